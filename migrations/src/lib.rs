@@ -1,0 +1,44 @@
+//! The tables of Baton, one file a change. A migration says one thing and only expands within a minor version, so
+//! that the binary before it goes on working. The whole present schema of each database lies in `schema/`.
+
+pub use sea_orm_migration;
+use sea_orm_migration::prelude::*;
+
+mod dialect;
+mod m0001_definitions;
+mod m0002_jobs;
+mod m0003_runners;
+mod m0004_requests;
+mod m0101_logs;
+
+/// The changes of the main database, in order.
+#[derive(Debug)]
+pub struct Migrator;
+
+#[async_trait::async_trait]
+impl MigratorTrait for Migrator {
+    fn migrations() -> Vec<Box<dyn MigrationTrait>> {
+        vec![
+            Box::new(m0001_definitions::Migration),
+            Box::new(m0002_jobs::Migration),
+            Box::new(m0003_runners::Migration),
+            Box::new(m0004_requests::Migration),
+        ]
+    }
+}
+
+/// The changes of the log store, in order: a file of its own beside the main one on SQLite, so that output never
+/// waits for a turn of the engine nor holds one up; the same database on PostgreSQL.
+#[derive(Debug)]
+pub struct LogMigrator;
+
+#[async_trait::async_trait]
+impl MigratorTrait for LogMigrator {
+    fn migrations() -> Vec<Box<dyn MigrationTrait>> {
+        vec![Box::new(m0101_logs::Migration)]
+    }
+
+    fn migration_table_name() -> DynIden {
+        "seaql_log_migrations".into_iden()
+    }
+}

@@ -1,0 +1,201 @@
+//! The definition of a job: a graph of tasks with what each runs, where and after which.
+//!
+//! These are the values that the rest of the scheduler works with. `JobConfig::resolved` gives every task its
+//! defaults; nothing else has to know that defaults exist.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use serde::{Deserialize, Serialize};
+
+/// The definition of a DAG of tasks. The field names are those of the job file and of the protocol.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct JobConfig {
+    /// The unit of tenancy.
+    pub namespace: String,
+    /// Unique within the namespace.
+    pub name: String,
+    /// Free pairs to find configs and jobs by.
+    pub labels: BTreeMap<String, String>,
+    /// Parameters with their default values, which may be templates.
+    pub params: BTreeMap<String, String>,
+    /// How long a job may take; `None` means for ever.
+    pub timeout: Option<Duration>,
+    /// Values for every task that does not set them itself.
+    pub task_defaults: TaskDefaults,
+    /// The nodes, in the order of the file.
+    pub tasks: Vec<TaskConfig>,
+    /// When an `on_failure: stop` task fails, also terminate what runs.
+    pub fail_fast: bool,
+}
+
+/// Values for every task that does not set them itself.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TaskDefaults {
+    /// See [`TaskConfig::timeout`].
+    pub timeout: Option<Duration>,
+    /// See [`TaskConfig::retry`].
+    pub retry: Option<Retry>,
+    /// See [`TaskConfig::match_labels`].
+    pub match_labels: BTreeMap<String, String>,
+    /// See [`TaskConfig::env`]; a task's own value for a key wins.
+    pub env: BTreeMap<String, String>,
+    /// See [`TaskConfig::working_dir`].
+    pub working_dir: String,
+    /// See [`TaskConfig::trigger_rule`].
+    pub trigger_rule: Option<TriggerRule>,
+    /// See [`TaskConfig::on_failure`].
+    pub on_failure: Option<OnFailure>,
+}
+
+/// One node of the graph.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TaskConfig {
+    /// Unique within the job config.
+    pub name: String,
+    /// What it runs.
+    pub target: Target,
+    /// Environment; values are templates.
+    pub env: BTreeMap<String, String>,
+    /// Where it runs, relative to the runner's work directory.
+    pub working_dir: String,
+    /// The names of its parents.
+    pub needs: Vec<String>,
+    /// How it is split, if it is.
+    pub shards: Option<Shards>,
+    /// How long one attempt may run; `None` means for ever.
+    pub timeout: Option<Duration>,
+    /// The labels a runner must have.
+    pub match_labels: BTreeMap<String, String>,
+    /// What to do when an attempt fails; `None` means one attempt only.
+    pub retry: Option<Retry>,
+    /// When it may start; `None` means `all_success`.
+    pub trigger_rule: Option<TriggerRule>,
+    /// A condition for when the gate opens; empty means true.
+    pub when: String,
+    /// What its failure does to the job; `None` means `fail`.
+    pub on_failure: Option<OnFailure>,
+    /// `Some(false)` skips it in every job.
+    pub enabled: Option<bool>,
+    /// Higher goes first; -100 to 100.
+    pub priority: i32,
+}
+
+/// What a task runs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Target {
+    /// A program and its arguments, each a template; no shell in between.
+    Command(Vec<String>),
+    /// A script for `/bin/sh -e`, never a template.
+    Shell(String),
+}
+
+impl Default for Target {
+    fn default() -> Self {
+        Self::Command(Vec::new())
+    }
+}
+
+impl Target {
+    /// The capability that a runner must have to run it.
+    pub fn capability(&self) -> &'static str {
+        match self {
+            Self::Command(_) => "command",
+            Self::Shell(_) => "shell",
+        }
+    }
+}
+
+/// How a task is split.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Shards {
+    /// Into what.
+    pub split: Split,
+    /// How many may be queued or running at once; 0 means all.
+    #[serde(default)]
+    pub max_parallel: u32,
+    /// The share that must finish, 1 to 100.
+    pub min_success_percent: u32,
+}
+
+/// Into what a task is split.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Split {
+    /// So many shards.
+    Count(u32),
+    /// One for each item of a list that this template gives.
+    Items(String),
+    /// One for each runner that may take it when the gate opens.
+    OnePerRunner,
+}
+
+/// How a failed or lost attempt is tried again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Retry {
+    /// Attempts in all, the first included.
+    pub max_attempts: u32,
+    /// How long to wait before the next one.
+    #[serde(default)]
+    pub delay: Duration,
+}
+
+/// When a task may start, given how its parents ended. The rules are those of the protocol's `TriggerRule`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[allow(missing_docs)]
+pub enum TriggerRule {
+    AllSuccess,
+    AllDone,
+    AllFailed,
+    AllSkipped,
+    OneSuccess,
+    OneFailed,
+    OneDone,
+    NoneFailed,
+    NoneFailedMinOneSuccess,
+    NoneSkipped,
+    Always,
+}
+
+/// What a failure of a task does to its job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnFailure {
+    /// The job will be failed; other branches go on.
+    Fail,
+    /// The job stops: what has not started will not.
+    Stop,
+    /// It counts as a success.
+    Ignore,
+}
+
+impl JobConfig {
+    /// The tasks with every default filled in.
+    pub fn resolved(&self) -> Vec<TaskConfig> {
+        let defaults = &self.task_defaults;
+        self.tasks
+            .iter()
+            .map(|task| {
+                let mut task = task.clone();
+                task.timeout = task.timeout.or(defaults.timeout);
+                task.retry = task.retry.or_else(|| defaults.retry.clone());
+                if task.match_labels.is_empty() {
+                    task.match_labels.clone_from(&defaults.match_labels);
+                }
+                for (key, value) in &defaults.env {
+                    task.env.entry(key.clone()).or_insert_with(|| value.clone());
+                }
+                if task.working_dir.is_empty() {
+                    task.working_dir.clone_from(&defaults.working_dir);
+                }
+                task.trigger_rule = task.trigger_rule.or(defaults.trigger_rule);
+                task.on_failure = task.on_failure.or(defaults.on_failure);
+                task
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,5 @@
+//! What is true: states, graphs, definitions, policies. Pure functions: values come in, values go out; time, ids and
+//! chance are arguments.
+
+pub mod definition;
+pub mod time;

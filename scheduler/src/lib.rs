@@ -1,0 +1,5 @@
+//! Baton's scheduler: decides what runs, when and where.
+//!
+//! Four rooms, and the arrows between them point one way: `rpc → flow → store → domain`.
+
+pub mod domain;
