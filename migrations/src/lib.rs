@@ -1,6 +1,8 @@
 //! The tables of Baton, one file a change. A migration says one thing and only expands within a minor version, so
 //! that the binary before it goes on working. The whole present schema of each database lies in `schema/`.
 
+#![allow(elided_lifetimes_in_paths, reason = "the trait of the migrations is declared so")]
+
 pub use sea_orm_migration;
 use sea_orm_migration::prelude::*;
 
