@@ -3,3 +3,4 @@
 //! Four rooms, and the arrows between them point one way: `rpc → flow → store → domain`.
 
 pub mod domain;
+pub mod flow;

@@ -1,0 +1,3 @@
+//! What happens: the engine and the stations of a task, in order.
+
+pub mod request;

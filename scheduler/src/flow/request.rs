@@ -1,0 +1,128 @@
+//! What can be asked of the engine, and what it answers.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use uuid::Uuid;
+
+use crate::domain::definition::JobConfig;
+
+/// Who asks, and how a repetition of the same request is known.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Caller {
+    /// Whose request ids these are; "local" while there are no users.
+    pub principal: String,
+    /// Repeating a request with the same id gives the stored answer; empty means never a repetition.
+    pub request_id: String,
+    /// A hash of the request's body: another body under the same id is refused.
+    pub body_hash: Vec<u8>,
+}
+
+/// Asks to store definitions, all or none. They have been validated.
+#[derive(Debug, Clone)]
+pub struct Apply {
+    /// Who asks.
+    pub caller: Caller,
+    /// The definitions, each with the text it came from (empty if it came as a message).
+    pub configs: Vec<(JobConfig, String)>,
+}
+
+/// What an apply did to one job config.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Applied {
+    /// The config's id.
+    pub id: Uuid,
+    /// Its version now.
+    pub version: u32,
+    /// What was done.
+    pub change: Change,
+    /// Live jobs on earlier versions.
+    pub jobs_on_earlier_versions: u32,
+}
+
+/// What an apply does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[allow(missing_docs)]
+pub enum Change {
+    Created,
+    Updated,
+    Unchanged,
+}
+
+/// Asks to make a job.
+#[derive(Debug, Clone)]
+pub struct Run {
+    /// Who asks.
+    pub caller: Caller,
+    /// The config's namespace.
+    pub namespace: String,
+    /// The config's name.
+    pub name: String,
+    /// Values for its parameters.
+    pub params: BTreeMap<String, String>,
+}
+
+/// Asks to end a job or one task of it.
+#[derive(Debug, Clone)]
+pub struct Terminate {
+    /// Who asks.
+    pub caller: Caller,
+    /// The job.
+    pub job_id: Uuid,
+    /// The task's name; `None` means the whole job.
+    pub task: Option<String>,
+    /// Which shard; `None` means the whole task.
+    pub shard_index: Option<u32>,
+    /// How long processes may take to end by themselves.
+    pub grace: Option<Duration>,
+    /// Why.
+    pub reason: String,
+}
+
+/// Asks to delete a job config.
+#[derive(Debug, Clone)]
+pub struct Delete {
+    /// Who asks.
+    pub caller: Caller,
+    /// The config's namespace.
+    pub namespace: String,
+    /// The config's name.
+    pub name: String,
+}
+
+/// Why the engine did not do what was asked.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum Error {
+    /// There is no such thing.
+    #[error("{kind} {name:?} does not exist")]
+    NotFound {
+        /// "job config", "job", "task", "runner", "scheduler".
+        kind: &'static str,
+        /// What was asked for.
+        name: String,
+    },
+    /// A value of the request is wrong.
+    #[error("{field}: {message}")]
+    Invalid {
+        /// The path of the field in the request.
+        field: String,
+        /// What is wrong with it and what would be right.
+        message: String,
+    },
+    /// The request does not fit what is.
+    #[error("{message}")]
+    Conflict {
+        /// A stable reason in capitals, such as `JOB_ENDED`.
+        reason: &'static str,
+        /// What is in the way and how to go on.
+        message: String,
+    },
+    /// Too much is waiting; try again later.
+    #[error("the scheduler is busy: {0}")]
+    Busy(String),
+    /// The database is out of reach, or the scheduler is stopping; try again, perhaps elsewhere.
+    #[error("{0}")]
+    Unavailable(String),
+    /// A fault of ours or of the database.
+    #[error("{0}")]
+    Internal(String),
+}
