@@ -67,9 +67,9 @@ impl MigrationTrait for Migration {
                 attempt integer NOT NULL DEFAULT 0,
                 lease bigint NOT NULL DEFAULT 0,
                 priority integer NOT NULL DEFAULT 0,
-                selector text NOT NULL DEFAULT '',
+                -- What a runner must have to take it, as canonical JSON: [capability, labels, pin].
+                class text NOT NULL DEFAULT '',
                 not_before bigint NOT NULL DEFAULT 0,
-                pinned_runner text,
                 runner_id text,
                 slot integer,
                 session_id {uuid},
@@ -78,7 +78,6 @@ impl MigrationTrait for Migration {
                 -- False while the end of the last attempt's processes is not proven.
                 gone {bool} NOT NULL DEFAULT {true},
                 end_grace bigint,
-                deadline_at bigint,
                 exit_code integer,
                 exit_signal integer,
                 output text NOT NULL DEFAULT '',
@@ -105,14 +104,12 @@ impl MigrationTrait for Migration {
             CREATE UNIQUE INDEX task_of_job ON task (job_id, node, shard_index);
             CREATE INDEX task_changed ON task (job_id, seq);
             -- The picker's order, so that a pick costs the same whatever waits behind it.
-            CREATE INDEX task_queue ON task (selector, priority DESC, queued_at, id) WHERE state = 'QUEUED';
+            CREATE INDEX task_queue ON task (class, priority DESC, queued_at, id) WHERE state = 'QUEUED';
             CREATE INDEX task_held ON task (runner_id) WHERE state IN ('DISPATCHED', 'RUNNING', 'TERMINATING');
             CREATE INDEX task_not_gone ON task (runner_id) WHERE NOT gone;
             CREATE INDEX task_shard_waiting ON task (group_id, shard_index)
                 WHERE state = 'CREATED' AND group_id IS NOT NULL;
             CREATE INDEX task_shard ON task (group_id) WHERE group_id IS NOT NULL;
-            CREATE INDEX task_deadline ON task (deadline_at)
-                WHERE deadline_at IS NOT NULL AND state IN ('DISPATCHED', 'RUNNING', 'TERMINATING');
 
             -- Each attempt that another followed; the last one lives on the task row.
             CREATE TABLE task_attempt (

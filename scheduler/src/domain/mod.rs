@@ -2,4 +2,7 @@
 //! chance are arguments.
 
 pub mod definition;
+pub mod heartbeat;
+pub mod job;
+pub mod task;
 pub mod time;

@@ -1,0 +1,484 @@
+//! The life of a task, as one table: which event leads from which state to which.
+//!
+//! A change of state anywhere goes through [`TaskState::after`]; what comes with it (attempt, lease, delay) is decided
+//! by [`decide`]. Both are pure. `docs/states.md` is drawn from the table by a test.
+
+use std::time::Duration;
+
+use super::time::Timestamp;
+
+/// How often the death of its runner may end a task before it counts as poison.
+pub const DEATHS_MAX: u32 = 5;
+/// How often runners may refuse a task (busy and draining aside) before it fails.
+pub const REFUSALS_MAX: u32 = 5;
+
+/// Where a task is in its life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum TaskState {
+    /// Waits for its gate.
+    Created,
+    /// May run; waits for a slot.
+    Queued,
+    /// Given to a slot that has not said yet that it runs.
+    Dispatched,
+    /// Runs. A group runs while its shards do.
+    Running,
+    /// Ended; blocking callbacks are outstanding.
+    Callback,
+    /// Ended well.
+    Finished,
+    /// Ended badly.
+    Failed,
+    /// Never ran in this job.
+    Skipped,
+    /// Is being ended.
+    Terminating,
+    /// Was ended, and none of its processes is left.
+    Terminated,
+}
+
+/// What a row of a job's tasks stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// A task by itself.
+    Task,
+    /// A sharded task as a whole.
+    Group,
+    /// One shard of a group.
+    Shard,
+}
+
+/// Why a task was skipped, as its children see it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum SkipCause {
+    /// Its own condition, a person, or a parent skipped so: counts as skipped.
+    Condition,
+    /// A parent failed or the job stopped: counts as failed.
+    UpstreamFailed,
+}
+
+/// What can happen to a task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Event {
+    /// Its trigger rule holds.
+    GateOpened,
+    /// Its trigger rule holds, but its own condition does not, or it is disabled.
+    ConditionFalse,
+    /// Its trigger rule can no longer hold.
+    GateClosed,
+    /// A template or condition of its own fails.
+    NotEvaluable,
+    /// The job stops before it started.
+    Stopped,
+    /// It waits in vain: for a retry when its job stops, or for a runner that is gone.
+    GivenUp,
+    /// Somebody wants it ended, or its job ran out of time.
+    Terminate,
+    /// The picker chose it for a slot.
+    Picked,
+    /// The runner reports that it runs.
+    Started,
+    /// It ended with result 0.
+    Succeeded,
+    /// It ended otherwise; is another attempt left?
+    AttemptFailed {
+        /// Whether the policy allows another attempt.
+        again: bool,
+    },
+    /// Its runner lost it, and it is gone; is another attempt left?
+    AttemptLost {
+        /// Whether the policy allows another attempt.
+        again: bool,
+    },
+    /// Proof that no process of this dispatch exists or can start; may it be given out again?
+    Returned {
+        /// False once runners refused it [`REFUSALS_MAX`] times.
+        again: bool,
+    },
+    /// Its runner stopped as planned and ended it.
+    RunnerStopped,
+    /// Proof that none of its processes is left.
+    Gone,
+    /// The last shard ended; did enough of them finish?
+    ShardsEnded {
+        /// Whether the share that finished suffices.
+        enough: bool,
+    },
+}
+
+impl TaskState {
+    /// Every state, in the order of a life.
+    pub const ALL: [Self; 10] = [
+        Self::Created,
+        Self::Queued,
+        Self::Dispatched,
+        Self::Running,
+        Self::Callback,
+        Self::Finished,
+        Self::Failed,
+        Self::Skipped,
+        Self::Terminating,
+        Self::Terminated,
+    ];
+
+    /// The state that follows, or `None` when the event means nothing in this state.
+    pub fn after(self, kind: Kind, event: Event) -> Option<Self> {
+        use Event as E;
+        use TaskState as S;
+        if kind == Kind::Group {
+            return self.group_after(event);
+        }
+        let next = match (self, event) {
+            (S::Created, E::GateOpened) => S::Queued,
+            (S::Created, E::ConditionFalse | E::GateClosed) => S::Skipped,
+            (S::Created | S::Queued, E::Stopped) => S::Skipped,
+            (S::Created | S::Queued, E::NotEvaluable) => S::Failed,
+            (S::Queued, E::GivenUp) => S::Failed,
+            (S::Created | S::Queued, E::Terminate) => S::Terminated,
+            (S::Queued, E::Picked) => S::Dispatched,
+            (S::Dispatched, E::Started) => S::Running,
+            // A task shorter than one beat is never seen running.
+            (S::Dispatched | S::Running, E::Succeeded) => S::Finished,
+            (S::Dispatched | S::Running, E::AttemptFailed { again } | E::AttemptLost { again }) => {
+                again_or_failed(again)
+            }
+            (S::Dispatched, E::Returned { again }) => again_or_failed(again),
+            (S::Dispatched | S::Running, E::RunnerStopped) => S::Queued,
+            (S::Dispatched | S::Running, E::Terminate) => S::Terminating,
+            // However it came to its end: it was asked for.
+            (
+                S::Terminating,
+                E::Gone
+                | E::Succeeded
+                | E::AttemptFailed { .. }
+                | E::AttemptLost { .. }
+                | E::Returned { .. }
+                | E::RunnerStopped,
+            ) => S::Terminated,
+            _ => return None,
+        };
+        Some(next)
+    }
+
+    /// A group is never dispatched: it runs while its shards do.
+    fn group_after(self, event: Event) -> Option<Self> {
+        use Event as E;
+        use TaskState as S;
+        let next = match (self, event) {
+            (S::Created, E::GateOpened) => S::Running,
+            (S::Created, E::ConditionFalse | E::GateClosed | E::Stopped) => S::Skipped,
+            (S::Created, E::NotEvaluable) => S::Failed,
+            (S::Created, E::Terminate) => S::Terminated,
+            (S::Running, E::ShardsEnded { enough: true }) => S::Finished,
+            (S::Running, E::ShardsEnded { enough: false }) => S::Failed,
+            (S::Running, E::Terminate) => S::Terminating,
+            (S::Terminating, E::ShardsEnded { .. }) => S::Terminated,
+            _ => return None,
+        };
+        Some(next)
+    }
+
+    /// Whether nothing more happens to it by itself.
+    pub fn is_terminal(self) -> bool {
+        matches!(self, Self::Finished | Self::Failed | Self::Skipped | Self::Terminated)
+    }
+
+    /// Whether a task in this state holds a slot of a runner.
+    pub fn holds_slot(self) -> bool {
+        matches!(self, Self::Dispatched | Self::Running | Self::Terminating)
+    }
+
+    /// The word that the database, the docs and the logs use.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Created => "CREATED",
+            Self::Queued => "QUEUED",
+            Self::Dispatched => "DISPATCHED",
+            Self::Running => "RUNNING",
+            Self::Callback => "CALLBACK",
+            Self::Finished => "FINISHED",
+            Self::Failed => "FAILED",
+            Self::Skipped => "SKIPPED",
+            Self::Terminating => "TERMINATING",
+            Self::Terminated => "TERMINATED",
+        }
+    }
+
+    /// The state with this word.
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|state| state.word() == word)
+    }
+}
+
+fn again_or_failed(again: bool) -> TaskState {
+    if again { TaskState::Queued } else { TaskState::Failed }
+}
+
+impl Kind {
+    /// The word that the database uses.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Task => "TASK",
+            Self::Group => "GROUP",
+            Self::Shard => "SHARD",
+        }
+    }
+
+    /// The kind with this word.
+    pub fn from_word(word: &str) -> Option<Self> {
+        [Self::Task, Self::Group, Self::Shard].into_iter().find(|kind| kind.word() == word)
+    }
+}
+
+impl SkipCause {
+    /// The word that the database uses.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Condition => "CONDITION",
+            Self::UpstreamFailed => "UPSTREAM_FAILED",
+        }
+    }
+
+    /// The cause with this word.
+    pub fn from_word(word: &str) -> Option<Self> {
+        [Self::Condition, Self::UpstreamFailed].into_iter().find(|cause| cause.word() == word)
+    }
+}
+
+/// What is counted over the life of a task and decides whether it may try again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Counters {
+    /// The present attempt, from 1; 0 before the first dispatch.
+    pub attempt: u32,
+    /// The fencing token.
+    pub lease: u64,
+    /// Attempts that the death of a runner ended.
+    pub deaths: u32,
+    /// Refusals of the present attempt.
+    pub refusals: u32,
+    /// No dispatch before this.
+    pub not_before: Timestamp,
+}
+
+/// How often a task may be tried, and how soon again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RetryPolicy {
+    /// Attempts in all.
+    pub max_attempts: u32,
+    /// The wait before the next.
+    pub delay: Duration,
+}
+
+impl Default for RetryPolicy {
+    fn default() -> Self {
+        Self { max_attempts: 1, delay: Duration::ZERO }
+    }
+}
+
+/// What a runner, or the lack of one, says about a dispatch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// Result 0.
+    Success,
+    /// Any other result, the failure to start included.
+    Failure,
+    /// Its runner died or lost it; none of its processes is left.
+    Lost {
+        /// Whether the runner died under it.
+        death: bool,
+    },
+    /// Proof that nothing of it exists or can start.
+    NeverStarted {
+        /// Whether it counts against [`REFUSALS_MAX`]; busy and draining runners do not.
+        counted: bool,
+    },
+    /// Ended by a planned stop of its runner.
+    RunnerStop,
+    /// Proof that none of its processes is left, and nothing more is known.
+    Gone,
+}
+
+/// What becomes of a task whose dispatch came to an end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Decision {
+    /// The next state.
+    pub state: TaskState,
+    /// The counters with it.
+    pub counters: Counters,
+    /// The attempt goes into the history: another one follows it.
+    pub archive: bool,
+    /// It was failed as poison, whatever attempts are left.
+    pub poison: bool,
+}
+
+/// Decides what follows when the dispatch of a task came to an end; `None` when that means nothing in this state.
+pub fn decide(
+    state: TaskState,
+    kind: Kind,
+    counters: Counters,
+    policy: RetryPolicy,
+    ending: Ending,
+    now: Timestamp,
+) -> Option<Decision> {
+    let mut after = counters;
+    let attempts_left = counters.attempt < policy.max_attempts;
+    let mut poison = false;
+    // What is known only as "gone" is, for a task that ran, an attempt lost; for one that did not, one returned.
+    let ending = match (ending, state) {
+        (Ending::Gone, TaskState::Dispatched) => Ending::NeverStarted { counted: true },
+        (Ending::Gone, TaskState::Running) => Ending::Lost { death: false },
+        (Ending::NeverStarted { .. }, TaskState::Running) => Ending::Lost { death: false },
+        (other, _) => other,
+    };
+    let event = match ending {
+        Ending::Success => Event::Succeeded,
+        Ending::Failure => Event::AttemptFailed { again: attempts_left },
+        Ending::Lost { death } => {
+            after.deaths += u32::from(death);
+            poison = after.deaths >= DEATHS_MAX;
+            Event::AttemptLost { again: attempts_left && !poison }
+        }
+        Ending::NeverStarted { counted } => {
+            after.refusals += u32::from(counted);
+            Event::Returned { again: after.refusals < REFUSALS_MAX }
+        }
+        Ending::RunnerStop => Event::RunnerStopped,
+        Ending::Gone => Event::Gone,
+    };
+    let next = state.after(kind, event)?;
+    let archive = next == TaskState::Queued && matches!(ending, Ending::Failure | Ending::Lost { .. });
+    if next == TaskState::Queued {
+        after.lease += 1;
+        if archive {
+            after.attempt += 1;
+            after.refusals = 0;
+            after.not_before = now + policy.delay;
+        }
+    }
+    Some(Decision { state: next, counters: after, archive, poison: poison && next == TaskState::Failed })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const COUNTERS: Counters = Counters { attempt: 1, lease: 7, deaths: 0, refusals: 0, not_before: Timestamp(0) };
+    const THREE: RetryPolicy = RetryPolicy { max_attempts: 3, delay: Duration::from_secs(30) };
+
+    fn decided(state: TaskState, counters: Counters, ending: Ending) -> Decision {
+        decide(state, Kind::Task, counters, THREE, ending, Timestamp(1_000)).expect("the ending means something here")
+    }
+
+    #[test]
+    fn a_failed_attempt_is_tried_again_after_its_delay_under_a_new_lease() {
+        let decision = decided(TaskState::Running, COUNTERS, Ending::Failure);
+        assert_eq!(decision.state, TaskState::Queued);
+        assert_eq!((decision.counters.attempt, decision.counters.lease), (2, 8));
+        assert_eq!(decision.counters.not_before, Timestamp(1_000) + THREE.delay);
+        assert!(decision.archive);
+    }
+
+    #[test]
+    fn a_planned_stop_burns_no_attempt() {
+        let decision = decided(TaskState::Running, COUNTERS, Ending::RunnerStop);
+        assert_eq!((decision.state, decision.counters.attempt), (TaskState::Queued, 1));
+        assert_eq!(decision.counters.lease, 8);
+        assert!(!decision.archive);
+    }
+
+    #[test]
+    fn a_task_that_kills_its_runner_five_times_is_poison() {
+        let counters = Counters { deaths: 4, ..COUNTERS };
+        let decision = decided(TaskState::Running, counters, Ending::Lost { death: true });
+        assert_eq!(decision.state, TaskState::Failed);
+        assert!(decision.poison);
+    }
+
+    #[test]
+    fn busy_runners_do_not_use_up_a_tasks_patience() {
+        let counters = Counters { refusals: 4, ..COUNTERS };
+        let busy = decided(TaskState::Dispatched, counters, Ending::NeverStarted { counted: false });
+        assert_eq!(busy.state, TaskState::Queued);
+        let refused = decided(TaskState::Dispatched, counters, Ending::NeverStarted { counted: true });
+        assert_eq!(refused.state, TaskState::Failed);
+    }
+
+    #[test]
+    fn whatever_ends_a_task_that_is_being_terminated_it_was_terminated() {
+        for ending in [
+            Ending::Success,
+            Ending::Failure,
+            Ending::Lost { death: true },
+            Ending::NeverStarted { counted: true },
+            Ending::RunnerStop,
+            Ending::Gone,
+        ] {
+            assert_eq!(decided(TaskState::Terminating, COUNTERS, ending).state, TaskState::Terminated);
+        }
+    }
+
+    fn any_event() -> impl Strategy<Value = Event> {
+        prop_oneof![
+            Just(Event::GateOpened),
+            Just(Event::ConditionFalse),
+            Just(Event::GateClosed),
+            Just(Event::NotEvaluable),
+            Just(Event::Stopped),
+            Just(Event::GivenUp),
+            Just(Event::Terminate),
+            Just(Event::Picked),
+            Just(Event::Started),
+            Just(Event::Succeeded),
+            any::<bool>().prop_map(|again| Event::AttemptFailed { again }),
+            any::<bool>().prop_map(|again| Event::AttemptLost { again }),
+            any::<bool>().prop_map(|again| Event::Returned { again }),
+            Just(Event::RunnerStopped),
+            Just(Event::Gone),
+            any::<bool>().prop_map(|enough| Event::ShardsEnded { enough }),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn a_terminal_state_never_changes(events in proptest::collection::vec(any_event(), 0..60), group: bool) {
+            let kind = if group { Kind::Group } else { Kind::Task };
+            let mut state = TaskState::Created;
+            for event in events {
+                let next = state.after(kind, event);
+                if state.is_terminal() {
+                    prop_assert_eq!(next, None);
+                }
+                if group {
+                    prop_assert_ne!(next, Some(TaskState::Dispatched));
+                }
+                state = next.unwrap_or(state);
+            }
+        }
+
+        #[test]
+        fn a_lease_only_grows(endings in proptest::collection::vec(0..6u8, 0..40)) {
+            let (mut state, mut counters) = (TaskState::Running, COUNTERS);
+            for ending in endings {
+                let ending = match ending {
+                    0 => Ending::Success,
+                    1 => Ending::Failure,
+                    2 => Ending::Lost { death: true },
+                    3 => Ending::NeverStarted { counted: true },
+                    4 => Ending::RunnerStop,
+                    _ => Ending::Gone,
+                };
+                if let Some(decision) = decide(state, Kind::Task, counters, THREE, ending, Timestamp(0)) {
+                    prop_assert!(decision.counters.lease >= counters.lease);
+                    prop_assert!(decision.state != TaskState::Queued || decision.counters.lease > counters.lease);
+                    prop_assert!(decision.counters.attempt <= THREE.max_attempts);
+                    (state, counters) = (decision.state, decision.counters);
+                    if state == TaskState::Queued {
+                        state = TaskState::Running;
+                    }
+                }
+            }
+        }
+    }
+}
