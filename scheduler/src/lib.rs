@@ -4,3 +4,4 @@
 
 pub mod domain;
 pub mod flow;
+pub mod store;

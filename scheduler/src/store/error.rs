@@ -1,0 +1,133 @@
+//! What can go wrong with the database, in words that say what to do.
+
+use std::path::PathBuf;
+
+use sea_orm::{DbErr, RuntimeErr, SqlErr, sqlx};
+
+/// Why a question or a change did not come about.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The address of the database makes no sense.
+    #[error("the database url {url:?} {problem}")]
+    Url {
+        /// As it was given, without its password.
+        url: String,
+        /// What is wrong with it and what would be right.
+        problem: String,
+    },
+    /// The file of the database, or its directory, cannot be used.
+    #[error("cannot open the database file {}: {problem}", path.display())]
+    File {
+        /// The file or directory.
+        path: PathBuf,
+        /// What is wrong with it and what to do.
+        problem: String,
+    },
+    /// Another scheduler has the database.
+    #[error(
+        "another scheduler ({holder}) has {} open, and a SQLite database serves one scheduler at a time: stop that one, \
+         or give --database-url another file or a PostgreSQL database",
+        path.display()
+    )]
+    Locked {
+        /// The database.
+        path: PathBuf,
+        /// Who has it.
+        holder: String,
+    },
+    /// The server of the database cannot be reached or refuses us.
+    #[error("cannot connect to the database at {address}: {problem}")]
+    Connect {
+        /// Where it should be.
+        address: String,
+        /// What happened and what to look at.
+        problem: String,
+    },
+    /// The database belongs to a newer Baton.
+    #[error(
+        "the database was upgraded by a newer Baton and needs at least version {needed}, but this is {ours}: install \
+         the newer version"
+    )]
+    TooOld {
+        /// The oldest version that may use it.
+        needed: String,
+        /// This version.
+        ours: String,
+    },
+    /// The tables could not be brought to the present version.
+    #[error("cannot bring the tables of the database up to date")]
+    Migrate(#[source] DbErr),
+    /// Another transaction was in the way; doing the same again may work.
+    #[error("another transaction was in the way")]
+    Contended(#[source] DbErr),
+    /// The database does not answer.
+    #[error("the database is out of reach")]
+    Unreachable(#[source] DbErr),
+    /// There is such a row already.
+    #[error("there is such a row already")]
+    Duplicate(#[source] DbErr),
+    /// Anything else: the disk is full, a constraint is violated, a statement is wrong.
+    #[error("the database refused a statement")]
+    Refused(#[source] DbErr),
+    /// A row holds what this version cannot read.
+    #[error("{table} {row} holds what this version cannot read: {problem}")]
+    Unreadable {
+        /// Which table.
+        table: &'static str,
+        /// Which row.
+        row: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+}
+
+impl Error {
+    /// Whether the same transaction may work when it is tried again at once.
+    pub fn is_contended(&self) -> bool {
+        matches!(self, Self::Contended(_))
+    }
+
+    /// Whether the database is away, so that it is worth trying again later and nothing is wrong with the request.
+    pub fn is_unreachable(&self) -> bool {
+        matches!(self, Self::Unreachable(_))
+    }
+}
+
+impl From<DbErr> for Error {
+    fn from(error: DbErr) -> Self {
+        if let Some(SqlErr::UniqueConstraintViolation(_)) = error.sql_err() {
+            return Self::Duplicate(error);
+        }
+        match sqlx_error(&error) {
+            Some(sqlx::Error::Database(inner)) => match inner.code().as_deref() {
+                // Serialization failure, deadlock, lock not available; and SQLITE_BUSY and SQLITE_LOCKED with what
+                // extends them.
+                Some("40001" | "40P01" | "55P03" | "5" | "6" | "261" | "262" | "517" | "518") => Self::Contended(error),
+                // The server is shutting down, starting up, has no room, or was lost.
+                Some(code) if ["57P", "08", "53300"].iter().any(|class| code.starts_with(class)) => {
+                    Self::Unreachable(error)
+                }
+                _ => Self::Refused(error),
+            },
+            Some(
+                sqlx::Error::Io(_)
+                | sqlx::Error::Tls(_)
+                | sqlx::Error::PoolTimedOut
+                | sqlx::Error::PoolClosed
+                | sqlx::Error::WorkerCrashed
+                | sqlx::Error::Protocol(_),
+            ) => Self::Unreachable(error),
+            _ if matches!(error, DbErr::ConnectionAcquire(_) | DbErr::Conn(_)) => Self::Unreachable(error),
+            _ => Self::Refused(error),
+        }
+    }
+}
+
+fn sqlx_error(error: &DbErr) -> Option<&sqlx::Error> {
+    match error {
+        DbErr::Conn(RuntimeErr::SqlxError(inner))
+        | DbErr::Exec(RuntimeErr::SqlxError(inner))
+        | DbErr::Query(RuntimeErr::SqlxError(inner)) => Some(inner),
+        _ => None,
+    }
+}

@@ -1,0 +1,125 @@
+//! What is written. Each question and each transition has a named function; rows turn into domain values at the door.
+
+mod error;
+mod open;
+pub(crate) mod sql;
+#[cfg(test)]
+pub(crate) mod testing;
+
+use std::{fs::File, sync::Arc};
+
+use sea_orm::{
+    AccessMode, ConnectionTrait as _, DatabaseConnection, DatabaseTransaction, DbBackend, IsolationLevel, QueryResult,
+    SqliteTransactionMode, Statement, TransactionOptions, TransactionTrait as _,
+};
+
+pub use self::{error::Error, open::Settings};
+
+/// The database of a scheduler, open. Clones share it.
+#[derive(Debug, Clone)]
+pub struct Store {
+    backend: DbBackend,
+    /// The turns of the engine. One connection, so that turns queue up here and not at the locks.
+    writer: DatabaseConnection,
+    /// Signs of life: a connection of its own on PostgreSQL, the writer on SQLite.
+    beats: DatabaseConnection,
+    /// Everything that only reads.
+    reader: DatabaseConnection,
+    /// Held for as long as the store is open; keeps a second scheduler away from a SQLite file.
+    _lock: Option<Arc<File>>,
+}
+
+impl Store {
+    /// Opens the database, makes it if there is none (SQLite), and brings its tables up to date.
+    pub async fn open(settings: &Settings) -> Result<Self, Error> {
+        open::open(settings).await
+    }
+
+    /// Which database it is.
+    pub(crate) fn backend(&self) -> DbBackend {
+        self.backend
+    }
+
+    /// Begins a transaction that writes. On SQLite it has the write lock from its first moment: one that begins to
+    /// read and then wants to write would be refused when another wrote in between.
+    pub async fn begin(&self) -> Result<Tx, Error> {
+        Tx::begin(&self.writer, self.backend).await
+    }
+
+    /// Begins the transaction that records signs of life, which must not wait for a long turn on PostgreSQL.
+    pub async fn begin_beats(&self) -> Result<Tx, Error> {
+        Tx::begin(&self.beats, self.backend).await
+    }
+
+    /// The connections for single questions, each its own short transaction.
+    pub(crate) fn reader(&self) -> &DatabaseConnection {
+        &self.reader
+    }
+
+    /// A view of the database as it is at one moment, for questions that must fit together. To be dropped soon.
+    pub(crate) async fn snapshot(&self) -> Result<DatabaseTransaction, Error> {
+        Ok(match self.backend {
+            DbBackend::Postgres => {
+                let (isolation, access) = (Some(IsolationLevel::RepeatableRead), Some(AccessMode::ReadOnly));
+                self.reader.begin_with_config(isolation, access).await?
+            }
+            _ => self.reader.begin().await?,
+        })
+    }
+
+    /// Whether the database answers.
+    pub async fn ping(&self) -> Result<(), Error> {
+        self.reader.query_one_raw(sql::statement(self.backend, "SELECT 1", &[])).await?;
+        Ok(())
+    }
+
+    /// Closes every connection, once what they do is done.
+    pub async fn close(&self) -> Result<(), Error> {
+        for connection in [&self.reader, &self.beats, &self.writer] {
+            connection.clone().close().await?;
+        }
+        Ok(())
+    }
+}
+
+/// A transaction that writes. Dropped without a commit, it has changed nothing.
+#[derive(Debug)]
+pub struct Tx {
+    inner: DatabaseTransaction,
+    backend: DbBackend,
+}
+
+impl Tx {
+    async fn begin(connection: &DatabaseConnection, backend: DbBackend) -> Result<Self, Error> {
+        let options = TransactionOptions {
+            sqlite_transaction_mode: Some(SqliteTransactionMode::Immediate),
+            ..TransactionOptions::default()
+        };
+        Ok(Self { inner: connection.begin_with_options(options).await?, backend })
+    }
+
+    /// Which database it is.
+    pub(crate) fn backend(&self) -> DbBackend {
+        self.backend
+    }
+
+    /// The connection, for entities.
+    pub(crate) fn connection(&self) -> &DatabaseTransaction {
+        &self.inner
+    }
+
+    /// Runs a statement and says how many rows it changed.
+    pub(crate) async fn execute(&self, statement: Statement) -> Result<u64, Error> {
+        Ok(self.inner.execute_raw(statement).await?.rows_affected())
+    }
+
+    /// Runs a statement and gives the rows it returns.
+    pub(crate) async fn query(&self, statement: Statement) -> Result<Vec<QueryResult>, Error> {
+        Ok(self.inner.query_all_raw(statement).await?)
+    }
+
+    /// Makes everything it did true at once.
+    pub async fn commit(self) -> Result<(), Error> {
+        Ok(self.inner.commit().await?)
+    }
+}

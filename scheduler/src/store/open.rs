@@ -1,0 +1,269 @@
+//! Opening the database: what it is, who may have it, and which tables it must hold.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{Read as _, Write as _},
+    path::{Path, PathBuf},
+    str::FromStr as _,
+    sync::Arc,
+    time::Duration,
+};
+
+use baton_migrations::{LogMigrator, Migrator, sea_orm_migration::MigratorTrait};
+use rustix::fs::FlockOperation;
+use sea_orm::{
+    ConnectionTrait as _, DatabaseConnection, DatabaseTransaction, DbBackend, Statement,
+    sqlx::{
+        self, ConnectOptions as _, Connection as _,
+        postgres::{PgConnectOptions, PgPoolOptions},
+        sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous},
+    },
+};
+
+use super::{Error, Store, Tx, sql};
+
+/// How many connections read. Questions wait for one of them, never the engine.
+const READERS: u32 = 8;
+/// How long a question waits for a free connection before it is answered with "try again".
+const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long SQLite waits for the lock of another connection.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
+/// A connection that lay idle for this long is asked for a sign of life before it is used.
+const PING_AFTER: Duration = Duration::from_secs(30);
+/// How long PostgreSQL may take to answer at the start.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// The advisory lock under which one scheduler migrates and the others wait: "baton" in ASCII.
+const MIGRATION_LOCK: i64 = 0x6261_746f_6e;
+
+/// Which database to open.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// `postgres://…`, `sqlite://PATH`, or the path of a SQLite file.
+    pub url: String,
+}
+
+/// Opens what the url names.
+pub(super) async fn open(settings: &Settings) -> Result<Store, Error> {
+    match Address::parse(&settings.url)? {
+        Address::Postgres(url) => open_postgres(&url).await,
+        Address::Sqlite(path) => open_sqlite(&path).await,
+    }
+}
+
+/// What a database url names.
+#[derive(Debug, PartialEq, Eq)]
+enum Address {
+    Postgres(String),
+    Sqlite(PathBuf),
+}
+
+impl Address {
+    fn parse(url: &str) -> Result<Self, Error> {
+        let wrong = |problem: &str| Err(Error::Url { url: without_password(url), problem: problem.to_owned() });
+        let path = match url.split_once(':') {
+            Some(("postgres" | "postgresql", _)) => return Ok(Self::Postgres(url.to_owned())),
+            Some(("sqlite", path)) => path.strip_prefix("//").unwrap_or(path),
+            _ if url.contains("://") => {
+                return wrong("names a database that Baton cannot use: give postgres://… or sqlite://PATH");
+            }
+            _ => url,
+        };
+        if path.is_empty() {
+            return wrong("names no file: give sqlite://PATH, such as sqlite://.baton/baton.db");
+        }
+        if path == ":memory:" {
+            return wrong("would forget everything at the end: give sqlite://PATH");
+        }
+        if path.contains('?') {
+            return wrong("has options after a \"?\", which a SQLite file does not take: give sqlite://PATH alone");
+        }
+        Ok(Self::Sqlite(PathBuf::from(path)))
+    }
+}
+
+/// A url as it may be shown.
+pub(crate) fn without_password(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
+    let Some((user, host)) = rest.rsplit_once('@') else { return url.to_owned() };
+    match user.split_once(':') {
+        Some((user, _)) => format!("{scheme}://{user}:…@{host}"),
+        None => url.to_owned(),
+    }
+}
+
+async fn open_sqlite(path: &Path) -> Result<Store, Error> {
+    let failed = |problem: String| Error::File { path: path.to_owned(), problem };
+    if path.is_dir() {
+        return Err(failed("it is a directory: name a file in it, such as baton.db".to_owned()));
+    }
+    if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
+        fs::create_dir_all(directory)
+            .map_err(|error| failed(format!("its directory cannot be made: {}", in_words(&error))))?;
+    }
+    let lock = lock(path)?;
+    let options = SqliteConnectOptions::new()
+        .filename(path)
+        .create_if_missing(true)
+        .foreign_keys(true)
+        .journal_mode(SqliteJournalMode::Wal)
+        .synchronous(SqliteSynchronous::Full)
+        .busy_timeout(BUSY_TIMEOUT)
+        .disable_statement_logging();
+    let pool = |options: SqliteConnectOptions, size: u32| {
+        // A connection to a file does not age, and the lock of a half-open pool must not move.
+        let pool = SqlitePoolOptions::new()
+            .max_connections(size)
+            .acquire_timeout(ACQUIRE_TIMEOUT)
+            .idle_timeout(None)
+            .max_lifetime(None)
+            .test_before_acquire(false);
+        async move { pool.connect_with(options).await.map_err(|error| cannot_open(path, &error)) }
+    };
+    let writer = DatabaseConnection::from(pool(options.clone(), 1).await?);
+    migrate::<Migrator>(&writer, DbBackend::Sqlite).await?;
+    let reader = DatabaseConnection::from(pool(options.pragma("query_only", "on"), READERS).await?);
+    Ok(Store { backend: DbBackend::Sqlite, beats: writer.clone(), writer, reader, _lock: Some(Arc::new(lock)) })
+}
+
+/// Takes the file beside the database that says who has it. The lock ends with the process, however it ends.
+fn lock(database: &Path) -> Result<File, Error> {
+    let mut path = database.as_os_str().to_owned();
+    path.push(".lock");
+    let path = PathBuf::from(path);
+    let failed = |error: std::io::Error| Error::File { path: path.clone(), problem: in_words(&error) };
+    let mut file =
+        OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path).map_err(failed)?;
+    if let Err(error) = rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        if error != rustix::io::Errno::WOULDBLOCK {
+            return Err(failed(error.into()));
+        }
+        let mut pid = String::new();
+        let _unreadable_is_unknown = file.read_to_string(&mut pid);
+        let holder = match pid.trim() {
+            "" => "of unknown pid".to_owned(),
+            pid => format!("pid {pid}"),
+        };
+        return Err(Error::Locked { path: database.to_owned(), holder });
+    }
+    file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id())).map_err(failed)?;
+    Ok(file)
+}
+
+fn in_words(error: &std::io::Error) -> String {
+    match error.kind() {
+        std::io::ErrorKind::PermissionDenied => {
+            "permission denied: let the scheduler's user write there, or give --database-url another path".to_owned()
+        }
+        _ => error.to_string(),
+    }
+}
+
+fn cannot_open(path: &Path, error: &sqlx::Error) -> Error {
+    let code = error.as_database_error().and_then(sqlx::error::DatabaseError::code);
+    let problem = match code.as_deref() {
+        Some("26") => "it is not a SQLite database: move it away, or give --database-url another path".to_owned(),
+        Some("14") => "it cannot be opened: look at the permissions of the file and its directory".to_owned(),
+        Some("8" | "1544" | "776" | "1032") => "it can only be read: let the scheduler's user write there".to_owned(),
+        _ => error.to_string(),
+    };
+    Error::File { path: path.to_owned(), problem }
+}
+
+async fn open_postgres(url: &str) -> Result<Store, Error> {
+    let address = without_password(url);
+    let options = PgConnectOptions::from_str(url)
+        .map_err(|error| Error::Url { url: address.clone(), problem: format!("cannot be read: {error}") })?
+        .application_name("baton-scheduler")
+        .disable_statement_logging();
+    let pool = |size: u32| {
+        let (options, address) = (options.clone(), address.clone());
+        let pool = PgPoolOptions::new()
+            .max_connections(size)
+            .acquire_timeout(CONNECT_TIMEOUT)
+            .test_before_acquire(false)
+            .before_acquire(|connection, meta| {
+                Box::pin(async move {
+                    if meta.idle_for >= PING_AFTER {
+                        connection.ping().await?;
+                    }
+                    Ok(true)
+                })
+            });
+        async move {
+            let pool = pool.connect_with(options).await;
+            pool.map(DatabaseConnection::from).map_err(|error| cannot_connect(&address, &error))
+        }
+    };
+    let writer = pool(1).await?;
+    migrate::<Migrator>(&writer, DbBackend::Postgres).await?;
+    migrate::<LogMigrator>(&writer, DbBackend::Postgres).await?;
+    Ok(Store { backend: DbBackend::Postgres, writer, beats: pool(1).await?, reader: pool(READERS).await?, _lock: None })
+}
+
+fn cannot_connect(address: &str, error: &sqlx::Error) -> Error {
+    let code = error.as_database_error().and_then(sqlx::error::DatabaseError::code);
+    let advice = match code.as_deref() {
+        Some("28P01" | "28000") => "; look at the user and password of --database-url and at pg_hba.conf",
+        Some("3D000") => "; make the database first: createdb NAME",
+        Some("53300") => "; raise max_connections of the server, a scheduler uses eleven",
+        Some(_) => "",
+        None => "; is the server running, and are host and port of --database-url right?",
+    };
+    let problem = match error {
+        sqlx::Error::PoolTimedOut => format!("no answer for {} s", CONNECT_TIMEOUT.as_secs()),
+        other => other.to_string(),
+    };
+    Error::Connect { address: address.to_owned(), problem: problem + advice }
+}
+
+/// Brings the tables up to date in one transaction, one scheduler at a time, unless a newer Baton did already.
+pub(super) async fn migrate<M: MigratorTrait>(writer: &DatabaseConnection, backend: DbBackend) -> Result<(), Error> {
+    let tx = Tx::begin(writer, backend).await?;
+    if backend == DbBackend::Postgres {
+        let lock = sql::statement(backend, "SELECT pg_advisory_xact_lock(:lock)", &[("lock", MIGRATION_LOCK.into())]);
+        tx.query(lock).await?;
+    }
+    refuse_newer(tx.connection(), backend).await?;
+    let known = M::get_migration_files();
+    let table = M::migration_table_name();
+    let applied = if has_table(tx.connection(), backend, &table.to_string()).await? {
+        let names = format!("SELECT version FROM {}", table.to_string());
+        let rows = tx.query(Statement::from_string(backend, names)).await?;
+        rows.iter().map(|row| row.try_get("", "version")).collect::<Result<Vec<String>, _>>()?
+    } else {
+        Vec::new()
+    };
+    // A newer Baton may have added tables that we do not know and need not know: the migrator would refuse them.
+    if !known.iter().all(|migration| applied.iter().any(|name| name == migration.name())) {
+        M::up(tx.connection(), None).await.map_err(Error::Migrate)?;
+    }
+    tx.commit().await
+}
+
+/// Refuses a database whose `min_binary` is above our own version.
+async fn refuse_newer(tx: &DatabaseTransaction, backend: DbBackend) -> Result<(), Error> {
+    if !has_table(tx, backend, "meta").await? {
+        return Ok(());
+    }
+    let question = sql::statement(backend, "SELECT value FROM meta WHERE key = 'min_binary'", &[]);
+    let Some(row) = tx.query_one_raw(question).await? else { return Ok(()) };
+    let needed: String = row.try_get("", "value")?;
+    let ours = env!("CARGO_PKG_VERSION");
+    if version(&needed) > version(ours) {
+        return Err(Error::TooOld { needed, ours: ours.to_owned() });
+    }
+    Ok(())
+}
+
+async fn has_table(tx: &DatabaseTransaction, backend: DbBackend, name: &str) -> Result<bool, Error> {
+    let text = match backend {
+        DbBackend::Postgres => "SELECT 1 FROM pg_tables WHERE schemaname = current_schema() AND tablename = :name",
+        _ => "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = :name",
+    };
+    Ok(tx.query_one_raw(sql::statement(backend, text, &[("name", name.into())])).await?.is_some())
+}
+
+/// The numbers of a version, for comparison; what is no number counts as 0.
+fn version(text: &str) -> Vec<u32> {
+    text.split(['.', '-', '+']).take(3).map(|part| part.parse().unwrap_or(0)).collect()
+}

@@ -1,0 +1,140 @@
+//! Databases for tests: a SQLite file in a directory of its own, and a database on a private PostgreSQL server.
+//!
+//! The server is started once for a test process from the binaries of the system and ends with it. Where there are
+//! none, tests run on SQLite alone and say so, unless `BATON_TEST_POSTGRES=required`.
+
+use std::{
+    fs,
+    io::{BufRead as _, BufReader},
+    path::{Path, PathBuf},
+    process::{ChildStdin, Command, Stdio},
+    sync::{
+        OnceLock,
+        atomic::{AtomicU32, Ordering},
+    },
+};
+
+use tempfile::TempDir;
+
+use super::{Settings, Store};
+
+/// A store of its own for one test.
+pub(crate) struct World {
+    pub(crate) store: Store,
+    pub(crate) settings: Settings,
+    _directory: Option<TempDir>,
+}
+
+/// An empty store on each database.
+pub(crate) async fn worlds() -> Vec<World> {
+    let mut worlds = vec![sqlite().await];
+    if let Some(server) = server() {
+        let settings = Settings { url: server.create_database() };
+        let store = Store::open(&settings).await.expect("a fresh PostgreSQL database opens");
+        worlds.push(World { store, settings, _directory: None });
+    }
+    worlds
+}
+
+/// An empty store on SQLite.
+pub(crate) async fn sqlite() -> World {
+    let directory = TempDir::new().expect("a temporary directory");
+    let settings = Settings { url: format!("sqlite://{}", directory.path().join("baton.db").display()) };
+    let store = Store::open(&settings).await.expect("a fresh SQLite database opens");
+    World { store, settings, _directory: Some(directory) }
+}
+
+/// A private PostgreSQL server. It listens on a socket in its own directory alone, so no port can be taken.
+struct Server {
+    binaries: PathBuf,
+    directory: String,
+    databases: AtomicU32,
+    /// The server's keeper reads from it; when this process ends, however, it reads the end and stops the server.
+    _life: ChildStdin,
+}
+
+impl Server {
+    fn create_database(&self) -> String {
+        let name = format!("t{}", self.databases.fetch_add(1, Ordering::Relaxed));
+        let made = Command::new(self.binaries.join("createdb"))
+            .args(["--host", &self.directory, "--username", "baton", &name])
+            .status()
+            .expect("createdb starts");
+        assert!(made.success(), "createdb {name} failed");
+        format!("postgres://baton@localhost/{name}?host={}", self.directory)
+    }
+}
+
+/// The server of this test process, or nothing where there are no binaries.
+fn server() -> Option<&'static Server> {
+    static SERVER: OnceLock<Option<Server>> = OnceLock::new();
+    SERVER
+        .get_or_init(|| {
+            let required = std::env::var("BATON_TEST_POSTGRES").is_ok_and(|value| value == "required");
+            match find_binaries() {
+                Some(binaries) => Some(start(binaries)),
+                None if required => panic!("BATON_TEST_POSTGRES=required, but there is no PostgreSQL on this machine"),
+                None => {
+                    eprintln!("no PostgreSQL on this machine: tested on SQLite alone");
+                    None
+                }
+            }
+        })
+        .as_ref()
+}
+
+/// The directory of `initdb`: on the path, or where Debian puts it (the newest version).
+fn find_binaries() -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut debian: Vec<PathBuf> = fs::read_dir("/usr/lib/postgresql")
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| Some(entry.ok()?.path().join("bin")))
+        .collect();
+    debian.sort();
+    let found =
+        std::env::split_paths(&path).chain(debian.into_iter().rev()).find(|bin| bin.join("initdb").is_file())?;
+    // A link on the path leads to the directory that holds the rest.
+    let initdb = fs::canonicalize(found.join("initdb")).ok()?;
+    initdb.parent().map(Path::to_owned)
+}
+
+/// Makes a cluster and starts it, then says where its socket is and waits for the end of its input.
+const KEEPER: &str = r#"
+set -e
+directory=$(mktemp -d "${TMPDIR:-/tmp}/baton-postgres.XXXXXX")
+trap 'kill -INT $server; wait $server; rm -rf "$directory"' EXIT
+trap '' INT TERM HUP
+"$1/initdb" --pgdata "$directory/data" --username baton --auth trust --encoding UTF8 --no-locale --no-sync >/dev/null
+setsid "$1/postgres" -D "$directory/data" -k "$directory" -c listen_addresses= -c fsync=off -c max_connections=400 \
+    >"$directory/log" 2>&1 </dev/null &
+server=$!
+until "$1/pg_isready" --quiet --host "$directory"; do kill -0 $server; sleep 0.05; done
+echo "$directory"
+read -r _ || true
+"#;
+
+fn start(binaries: PathBuf) -> Server {
+    // PostgreSQL refuses to run as root.
+    let mut command = if rustix::process::geteuid().is_root() {
+        let mut command = Command::new("runuser");
+        command.args(["-u", "postgres", "--", "sh"]);
+        command
+    } else {
+        Command::new("sh")
+    };
+    let mut keeper = command
+        .args(["-c", KEEPER, "keeper"])
+        .arg(&binaries)
+        .current_dir("/")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("sh starts");
+    let life = keeper.stdin.take().expect("its input is a pipe");
+    let mut directory = String::new();
+    BufReader::new(keeper.stdout.take().expect("its output is a pipe")).read_line(&mut directory).expect("it answers");
+    let directory = directory.trim().to_owned();
+    assert!(!directory.is_empty(), "PostgreSQL did not start");
+    Server { binaries, directory, databases: AtomicU32::new(0), _life: life }
+}
