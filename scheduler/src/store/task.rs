@@ -109,13 +109,6 @@ pub struct AttemptRow {
     pub ended_at: Timestamp,
 }
 
-/// What the picker needs to know of a queued task.
-#[derive(Debug, Clone)]
-pub struct Candidate {
-    /// The task.
-    pub task: TaskRow,
-}
-
 /// A change to a task, with what was seen of it.
 #[derive(Debug, Clone)]
 pub struct Changed<'a> {
@@ -524,7 +517,7 @@ pub async fn archive(tx: &Tx, attempts: &[AttemptRow]) -> Result<(), Error> {
     }
     let text = "WITH {input} INSERT INTO task_attempt (task_id, lease, number, runner_id, reason, exit_code,
                     exit_signal, started_at, ended_at, gone)
-                SELECT task_id, lease, number, runner_id, reason, exit_code, exit_signal, started_at, ended_at, {true}
+                SELECT task_id, lease, number, runner_id, reason, exit_code, exit_signal, started_at, ended_at, true
                 FROM input";
     tx.execute(input.statement(tx.backend(), text, &[])).await?;
     Ok(())
