@@ -2,4 +2,7 @@
 //! chance are arguments.
 
 pub mod definition;
+pub mod gate;
+pub mod graph;
+pub mod selector;
 pub mod time;
