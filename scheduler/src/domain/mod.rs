@@ -1,11 +1,14 @@
 //! What is true: states, graphs, definitions, policies. Pure functions: values come in, values go out; time, ids and
 //! chance are arguments.
 
+pub mod command;
 pub mod definition;
 pub mod gate;
 pub mod graph;
 pub mod heartbeat;
 pub mod job;
+pub mod pick;
 pub mod selector;
 pub mod task;
 pub mod time;
+pub mod timing;

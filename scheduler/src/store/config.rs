@@ -7,7 +7,7 @@ use uuid::Uuid;
 use super::{
     Error, Tx,
     row::{Row as _, unreadable},
-    sql::{self, Input, int, text, uuid},
+    sql::{self, Input, int, uuid},
 };
 use crate::domain::{definition::JobConfig, time::Timestamp};
 
@@ -77,7 +77,7 @@ pub async fn insert_version(
     tx.execute(sql::statement(tx.backend(), text, &params)).await?;
 
     let ids: Vec<Uuid> = definition.tasks.iter().map(|_| Uuid::now_v7()).collect();
-    let mut nodes = Input::new([uuid("id"), int("node"), text("name")]);
+    let mut nodes = Input::new([uuid("id"), int("node"), sql::text("name")]);
     for (node, (task, id)) in (0_i32..).zip(definition.tasks.iter().zip(&ids)) {
         nodes.push([(*id).into(), node.into(), task.name.as_str().into()]);
     }
