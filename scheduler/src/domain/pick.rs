@@ -33,12 +33,7 @@ impl Class {
     }
 
     /// What keeps this runner from taking tasks of the class, in words; `None` when nothing does.
-    pub fn mismatch(
-        &self,
-        runner: &str,
-        labels: &BTreeMap<String, String>,
-        capabilities: &[String],
-    ) -> Option<String> {
+    pub fn mismatch(&self, runner: &str, labels: &BTreeMap<String, String>, capabilities: &[String]) -> Option<String> {
         if self.pin.as_deref().is_some_and(|pin| pin != runner) {
             return self.pin.as_ref().map(|pin| format!("only runner {pin} may take it"));
         }
@@ -109,7 +104,8 @@ pub fn assign(classes: &[Class], candidates: &[Candidate], offers: &[Offer]) -> 
     order.sort_by_key(|&at| (-i64::from(candidates[at].priority), candidates[at].queued_at, at));
     let mut pairs = Vec::new();
     for at in order {
-        let best = suitable[candidates[at].class].iter().copied().max_by_key(|&offer| (idle[offer], usize::MAX - offer));
+        let best =
+            suitable[candidates[at].class].iter().copied().max_by_key(|&offer| (idle[offer], usize::MAX - offer));
         if let Some(offer) = best.filter(|&offer| idle[offer] > 0) {
             idle[offer] -= 1;
             pairs.push((at, offer));
@@ -152,7 +148,10 @@ mod tests {
         let classes = [class(None, &[("pool", "etl")])];
         let offers = [offer("a", &[("pool", "etl2")], 1), offer("b", &[("pool", "etl"), ("zone", "x")], 1)];
         assert_eq!(assign(&classes, &[candidate(0, 0, 0)], &offers), [(0, 1)]);
-        assert_eq!(classes[0].mismatch("a", &offers[0].labels, &offers[0].capabilities).unwrap(), "it lacks pool=etl (it has pool=etl2)");
+        assert_eq!(
+            classes[0].mismatch("a", &offers[0].labels, &offers[0].capabilities).unwrap(),
+            "it lacks pool=etl (it has pool=etl2)"
+        );
     }
 
     #[test]

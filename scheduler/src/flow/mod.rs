@@ -1,3 +1,21 @@
 //! What happens: the engine and the stations of a task, in order.
 
+pub mod changes;
+mod data;
+mod dispatcher;
+pub mod engine;
+mod expander;
+mod gates;
+mod orders;
+mod picker;
+mod plan;
+mod pulse;
+mod reaper;
 pub mod request;
+mod sessions;
+#[cfg(test)]
+mod tests;
+mod turn;
+mod work;
+
+pub use engine::Engine;

@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use crate::{
     domain::{
-        definition::{JobConfig, OnFailure, Split, TaskConfig, TriggerRule},
+        definition::{JobConfig, OnFailure, TaskConfig, TriggerRule},
         graph::Graph,
         pick::Class,
         selector::Selector,
@@ -21,7 +21,7 @@ const PLANS_MAX: usize = 256;
 
 /// A version of a definition, ready to be run.
 #[derive(Debug)]
-pub struct Plan {
+pub(super) struct Plan {
     /// The definition as it was applied.
     pub config: JobConfig,
     /// Its tasks with every default filled in, by node.
@@ -56,27 +56,27 @@ impl Plan {
     }
 
     /// The task of a node.
-    pub fn task(&self, node: u32) -> &TaskConfig {
+    pub(super) fn task(&self, node: u32) -> &TaskConfig {
         &self.tasks[node as usize]
     }
 
     /// The node of a task's name.
-    pub fn node(&self, name: &str) -> Option<u32> {
+    pub(super) fn node(&self, name: &str) -> Option<u32> {
         self.nodes.get(name).copied()
     }
 
     /// The trigger rule of a node.
-    pub fn rule(&self, node: u32) -> TriggerRule {
+    pub(super) fn rule(&self, node: u32) -> TriggerRule {
         self.task(node).trigger_rule.unwrap_or(TriggerRule::AllSuccess)
     }
 
     /// What a failure of a node does.
-    pub fn on_failure(&self, node: u32) -> OnFailure {
+    pub(super) fn on_failure(&self, node: u32) -> OnFailure {
         self.task(node).on_failure.unwrap_or(OnFailure::Fail)
     }
 
     /// How often a node may be tried.
-    pub fn retry(&self, node: u32) -> RetryPolicy {
+    pub(super) fn retry(&self, node: u32) -> RetryPolicy {
         let policy = self.task(node).retry.as_ref();
         policy.map_or_else(RetryPolicy::default, |retry| RetryPolicy {
             max_attempts: retry.max_attempts,
@@ -85,12 +85,12 @@ impl Plan {
     }
 
     /// What a runner must have to take a task of a node.
-    pub fn class(&self, node: u32) -> &str {
+    pub(super) fn class(&self, node: u32) -> &str {
         &self.classes[node as usize]
     }
 
     /// What the one runner must have that may take a shard pinned to it.
-    pub fn pinned_class(&self, node: u32, runner: &str) -> Class {
+    pub(super) fn pinned_class(&self, node: u32, runner: &str) -> Class {
         let task = self.task(node);
         Class {
             capability: task.target.capability().to_owned(),
@@ -100,26 +100,21 @@ impl Plan {
     }
 
     /// Whether a node is a group of shards.
-    pub fn is_group(&self, node: u32) -> bool {
+    pub(super) fn is_group(&self, node: u32) -> bool {
         self.task(node).shards.is_some()
-    }
-
-    /// Whether a group has one shard for each runner.
-    pub fn is_one_per_runner(&self, node: u32) -> bool {
-        self.task(node).shards.as_ref().is_some_and(|shards| shards.split == Split::OnePerRunner)
     }
 }
 
 /// The plans in memory.
 #[derive(Debug, Default)]
-pub struct Plans {
+pub(super) struct Plans {
     kept: HashMap<(Uuid, u32), (Arc<Plan>, u64)>,
     uses: u64,
 }
 
 impl Plans {
     /// The plan of a version, from memory or from the database.
-    pub async fn get(&mut self, tx: &Tx, config: Uuid, version: u32) -> Result<Arc<Plan>, store::Error> {
+    pub(super) async fn get(&mut self, tx: &Tx, config: Uuid, version: u32) -> Result<Arc<Plan>, store::Error> {
         self.uses += 1;
         let uses = self.uses;
         if let Some((plan, used)) = self.kept.get_mut(&(config, version)) {

@@ -69,6 +69,14 @@ pub enum Error {
     /// Anything else: the disk is full, a constraint is violated, a statement is wrong.
     #[error("the database refused a statement")]
     Refused(#[source] DbErr),
+    /// A guarded change did not find every row as it was seen; doing the same again may work.
+    #[error("of {asked} rows {written} were still as they had been seen")]
+    Missed {
+        /// How many rows were to be changed.
+        asked: u64,
+        /// How many were.
+        written: u64,
+    },
     /// A row holds what this version cannot read.
     #[error("{table} {row} holds what this version cannot read: {problem}")]
     Unreadable {
@@ -84,7 +92,7 @@ pub enum Error {
 impl Error {
     /// Whether the same transaction may work when it is tried again at once.
     pub fn is_contended(&self) -> bool {
-        matches!(self, Self::Contended(_))
+        matches!(self, Self::Contended(_) | Self::Missed { .. })
     }
 
     /// Whether the database is away, so that it is worth trying again later and nothing is wrong with the request.

@@ -47,6 +47,11 @@ impl Store {
         self.backend
     }
 
+    /// Whether other schedulers may share the database.
+    pub fn is_clustered(&self) -> bool {
+        self.backend == DbBackend::Postgres
+    }
+
     /// Begins a transaction that writes. On SQLite it has the write lock from its first moment: one that begins to
     /// read and then wants to write would be refused when another wrote in between.
     pub async fn begin(&self) -> Result<Tx, Error> {
