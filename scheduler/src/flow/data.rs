@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use chrono::DateTime;
+use chrono::{DateTime, FixedOffset};
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -15,9 +15,10 @@ use crate::{
     domain::{
         command::RunSpec,
         definition::{Split, Target, TaskConfig},
-        reference::{Reference, Scope, ShardView, TaskView},
+        reference::{Scope, ShardView, TaskView},
         task::TaskState,
-        template,
+        template::{self, Renderer},
+        time::Timestamp,
         when::When,
     },
     store::{self, Tx, job::JobRow, task::TaskRow},
@@ -43,9 +44,10 @@ impl Data {
             Err(fault) => return Ok(Err(format!("when: {}", fault.message))),
         };
         let references = when.references();
-        self.load(tx, work, task.job_id, &plan, &references).await?;
+        let named = references.iter().filter_map(|reference| plan.node(reference.name.task()?)).collect::<Vec<_>>();
+        self.load(tx, work, task.job_id, &named).await?;
         let job = &work.job(task.job_id).expect("the job is in hand").row;
-        let scope = self.scope(job, &plan, &references, None);
+        let scope = self.scope(job, &plan, &named, None);
         Ok(when.holds(&scope).map_err(|fault| format!("when: {fault}")))
     }
 
@@ -60,11 +62,11 @@ impl Data {
         let Some(Split::Items(text)) = plan.task(task.node).shards.as_ref().map(|shards| &shards.split) else {
             return Ok(Ok(Vec::new()));
         };
-        let references = template::references(text);
-        self.load(tx, work, task.job_id, &plan, &references).await?;
+        let named: Vec<u32> = template::tasks_named(text).iter().filter_map(|name| plan.node(name)).collect();
+        self.load(tx, work, task.job_id, &named).await?;
         let job = &work.job(task.job_id).expect("the job is in hand").row;
-        let scope = self.scope(job, &plan, &references, None);
-        Ok(template::items(text, &scope).map_err(|fault| format!("shards.items: {fault}")))
+        let renderer = Renderer::new(&self.scope(job, &plan, &named, None));
+        Ok(renderer.render("shards.items", text).and_then(|rendered| template::items(&rendered)))
     }
 
     /// Loads what the templates of tasks that are to be given out name.
@@ -76,8 +78,8 @@ impl Data {
         self.tasks.clear();
         let mut wanted: Vec<(Uuid, u32)> = tasks
             .flat_map(|(task, plan)| {
-                let references = references(plan.task(task.node));
-                nodes(plan, &references).into_iter().map(|node| (task.job_id, node)).collect::<Vec<_>>()
+                let named = plan.named(task.node).unwrap_or_default();
+                named.iter().map(|node| (task.job_id, *node)).collect::<Vec<_>>()
             })
             .collect();
         wanted.sort_unstable();
@@ -97,19 +99,11 @@ impl Data {
         self_stop_after: Duration,
     ) -> Result<RunSpec, String> {
         let config = plan.task(task.node);
-        let scope = self.scope(job, plan, &references(config), Some(task));
-        let target = match &config.target {
-            Target::Command(argv) => {
-                let items = argv.iter().enumerate().map(|(at, text)| fill(text, &scope, || format!("command[{at}]")));
-                Target::Command(items.collect::<Result<_, _>>()?)
-            }
-            Target::Shell(script) => Target::Shell(script.clone()),
+        // Most tasks have no templates, and cost nothing.
+        let (target, env) = match plan.named(task.node) {
+            None => (config.target.clone(), config.env.clone()),
+            Some(named) => filled(config, &Renderer::new(&self.scope(job, plan, named, Some(task))))?,
         };
-        let env = config
-            .env
-            .iter()
-            .map(|(key, text)| Ok((key.clone(), fill(text, &scope, || format!("env.{key}"))?)))
-            .collect::<Result<BTreeMap<_, _>, String>>()?;
         Ok(RunSpec {
             job_id: job.id,
             namespace: job.namespace.clone(),
@@ -126,17 +120,10 @@ impl Data {
         })
     }
 
-    /// Loads what some references name: from the turn's hands, else from the database.
-    async fn load(
-        &mut self,
-        tx: &Tx,
-        work: &Work,
-        job: Uuid,
-        plan: &Plan,
-        references: &[Reference],
-    ) -> Result<(), store::Error> {
+    /// Loads nodes of a job: from the turn's hands, else from the database.
+    async fn load(&mut self, tx: &Tx, work: &Work, job: Uuid, nodes: &[u32]) -> Result<(), store::Error> {
         let mut absent = Vec::new();
-        for node in nodes(plan, references) {
+        for &node in nodes {
             match work.node(job, node).and_then(|id| work.task(id)) {
                 Some(task) => {
                     self.tasks.insert((job, node), (task.state, task.output.clone()));
@@ -150,14 +137,12 @@ impl Data {
         Ok(())
     }
 
-    fn scope(&self, job: &JobRow, plan: &Plan, references: &[Reference], task: Option<&TaskRow>) -> Scope {
+    fn scope(&self, job: &JobRow, plan: &Plan, named: &[u32], task: Option<&TaskRow>) -> Scope {
         let mut tasks = BTreeMap::new();
-        for name in references.iter().filter_map(|reference| reference.name.task()) {
-            let Some((state, output)) = plan.node(name).and_then(|node| self.tasks.get(&(job.id, node))) else {
-                continue;
-            };
+        for &node in named {
+            let Some((state, output)) = self.tasks.get(&(job.id, node)) else { continue };
             let output = serde_json::from_str(output).unwrap_or(Value::Null);
-            tasks.insert(name.to_owned(), TaskView { state: state.word().to_owned(), output });
+            tasks.insert(plan.task(node).name.clone(), TaskView { state: state.word().to_owned(), output });
         }
         let shard = task.and_then(|task| {
             let has_items =
@@ -168,44 +153,35 @@ impl Data {
                 item: has_items.then(|| task.shard_item.clone()),
             })
         });
-        let logical = job.fire_time.unwrap_or(job.created_at);
         Scope {
             params: job.params.clone(),
             tasks,
             shard,
             job_id: job.id.to_string(),
             job_name: job.name.clone(),
-            logical_time: DateTime::from_timestamp_micros(logical.0).unwrap_or_default().fixed_offset(),
+            logical_time: logical_time(job.fire_time.unwrap_or(job.created_at)),
         }
     }
 }
 
-/// Every name that the templates of a task use.
-fn references(config: &TaskConfig) -> Vec<Reference> {
-    let argv = match &config.target {
-        Target::Command(argv) => argv.as_slice(),
-        Target::Shell(_) => &[],
+/// What a task runs and its environment, with every template filled in.
+fn filled(config: &TaskConfig, renderer: &Renderer) -> Result<(Target, BTreeMap<String, String>), String> {
+    let target = match &config.target {
+        Target::Command(argv) => {
+            let items = argv.iter().enumerate().map(|(at, text)| renderer.render(&format!("command[{at}]"), text));
+            Target::Command(items.collect::<Result<_, _>>()?)
+        }
+        Target::Shell(script) => Target::Shell(script.clone()),
     };
-    argv.iter()
-        .chain(config.env.values())
-        .filter(|text| is_template(text))
-        .flat_map(|text| template::references(text))
-        .collect()
+    let env = config
+        .env
+        .iter()
+        .map(|(key, text)| Ok((key.clone(), renderer.render(&format!("env.{key}"), text)?)))
+        .collect::<Result<_, String>>()?;
+    Ok((target, env))
 }
 
-/// The nodes that some references name.
-fn nodes(plan: &Plan, references: &[Reference]) -> Vec<u32> {
-    references.iter().filter_map(|reference| plan.node(reference.name.task()?)).collect()
-}
-
-fn fill(text: &str, scope: &Scope, field: impl FnOnce() -> String) -> Result<String, String> {
-    if !is_template(text) {
-        return Ok(text.to_owned());
-    }
-    template::render(text, scope).map_err(|fault| format!("{}: {fault}", field()))
-}
-
-/// Most texts are not templates, and cost nothing.
-fn is_template(text: &str) -> bool {
-    text.contains('{')
+/// The time that a job is about, in UTC.
+pub(super) fn logical_time(at: Timestamp) -> DateTime<FixedOffset> {
+    DateTime::from_timestamp_micros(at.0).unwrap_or_default().fixed_offset()
 }

@@ -5,6 +5,7 @@ use std::{
     time::Duration,
 };
 
+use serde_json::Value;
 use tracing::{info, warn};
 use uuid::Uuid;
 
@@ -23,7 +24,7 @@ use crate::{
 };
 
 /// How many characters of a reason are kept.
-pub(super) const REASON_CHARS_MAX: usize = 4_096;
+pub const REASON_CHARS_MAX: usize = 4_096;
 
 /// Something a frame told about a dispatch.
 #[derive(Debug, Clone)]
@@ -319,16 +320,13 @@ fn finish(work: &mut Work, id: Uuid, result: &TaskResult) -> String {
     let parsed = match result.ending() {
         Ending::Success => output::parse(&result.output),
         // What a failed attempt wrote is not data for others.
-        _ => Ok(String::new()),
+        _ => Ok(Value::Null),
     };
     match parsed {
         Ok(output) => {
             end(work, id, result.ending(), result.reason(), Some(result));
-            work.edit(id).output = if work.task(id).is_some_and(|task| task.state == TaskState::Finished) {
-                output
-            } else {
-                String::new()
-            };
+            let finished = work.task(id).is_some_and(|task| task.state == TaskState::Finished);
+            work.edit(id).output = if finished && !output.is_null() { output.to_string() } else { String::new() };
             String::new()
         }
         Err(why) => {

@@ -18,4 +18,6 @@ mod tests;
 mod turn;
 mod work;
 
-pub use engine::Engine;
+pub use dispatcher::REASON_CHARS_MAX;
+pub use engine::{Engine, Refusal};
+pub use sessions::QUEUE_FRAMES_MAX;

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
 
 use super::{
+    data::logical_time,
     request::{Applied, Apply, Caller, Change, Delete, Error, Run, Terminate},
     turn::Context,
     work::Work,
@@ -214,7 +215,7 @@ async fn apply(
         let key = (definition.namespace.clone(), definition.name.clone());
         let Ok(graph) = Graph::of(&definition.resolved()) else {
             let message = "its tasks do not form a graph without cycles".to_owned();
-            return Ok(Err(Error::Invalid { field: definition.name.clone(), message }));
+            return Ok(Err(Error::Invalid(vec![(definition.name.clone(), message)])));
         };
         let mut change = Change::Updated;
         if !configs.contains_key(&key) {
@@ -256,10 +257,11 @@ async fn run(
         return Ok(Err(missing("job config", &order.name)));
     };
     let plan = context.plans.get(tx, config.id, config.version).await?;
-    let params = match params::evaluate(&plan.config.params, &order.params, work.now) {
+    let params = match params::evaluate(&plan.config.params, &order.params, logical_time(work.now)) {
         Ok(params) => params,
-        Err(params::Problem { name, message }) => {
-            return Ok(Err(Error::Invalid { field: format!("params[{name}]"), message }));
+        Err(wrong) => {
+            let invalid = wrong.into_iter().map(|param| (format!("params[{}]", param.name), param.message));
+            return Ok(Err(Error::Invalid(invalid.collect())));
         }
     };
     let id = Uuid::now_v7();

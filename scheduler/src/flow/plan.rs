@@ -7,11 +7,12 @@ use uuid::Uuid;
 
 use crate::{
     domain::{
-        definition::{JobConfig, OnFailure, TaskConfig, TriggerRule},
+        definition::{JobConfig, OnFailure, Target, TaskConfig, TriggerRule},
         graph::Graph,
         pick::Class,
         selector::Selector,
         task::RetryPolicy,
+        template,
     },
     store::{self, Tx},
 };
@@ -34,6 +35,8 @@ pub(super) struct Plan {
     nodes: HashMap<String, u32>,
     /// What a runner must have, by node.
     classes: Vec<String>,
+    /// The nodes that the templates of a node name, by node; `None` for a node without templates.
+    named: Vec<Option<Vec<u32>>>,
 }
 
 impl Plan {
@@ -44,7 +47,8 @@ impl Plan {
             row: row.definition.name.clone(),
             problem: "its edges form a cycle".to_owned(),
         })?;
-        let nodes = tasks.iter().zip(0..).map(|(task, node)| (task.name.clone(), node)).collect();
+        let nodes: HashMap<String, u32> = tasks.iter().zip(0..).map(|(task, node)| (task.name.clone(), node)).collect();
+        let named = tasks.iter().map(|task| named(task, &nodes)).collect();
         let classes = tasks
             .iter()
             .map(|task| {
@@ -52,7 +56,7 @@ impl Plan {
                 Class { capability, pin: None, selector: Selector::new(task.match_labels.clone()) }.to_string()
             })
             .collect();
-        Ok(Self { config: row.definition, tasks, task_config_ids: row.task_config_ids, graph, nodes, classes })
+        Ok(Self { config: row.definition, tasks, task_config_ids: row.task_config_ids, graph, nodes, classes, named })
     }
 
     /// The task of a node.
@@ -99,10 +103,30 @@ impl Plan {
         }
     }
 
+    /// The nodes that what a task runs names in its templates; `None` when it has no templates.
+    pub(super) fn named(&self, node: u32) -> Option<&[u32]> {
+        self.named[node as usize].as_deref()
+    }
+
     /// Whether a node is a group of shards.
     pub(super) fn is_group(&self, node: u32) -> bool {
         self.task(node).shards.is_some()
     }
+}
+
+/// The nodes that the templates of what a task runs name.
+fn named(task: &TaskConfig, nodes: &HashMap<String, u32>) -> Option<Vec<u32>> {
+    let argv = match &task.target {
+        Target::Command(argv) => argv.as_slice(),
+        Target::Shell(_) => &[],
+    };
+    let mut templates = argv.iter().chain(task.env.values()).filter(|text| template::is_template(text)).peekable();
+    templates.peek()?;
+    let names = templates.flat_map(|text| template::tasks_named(text));
+    let mut named: Vec<u32> = names.filter_map(|name| nodes.get(&name).copied()).collect();
+    named.sort_unstable();
+    named.dedup();
+    Some(named)
 }
 
 /// The plans in memory.
