@@ -1,7 +1,9 @@
 //! What is written. Each question and each transition has a named function; rows turn into domain values at the door.
 
+mod entity;
 mod error;
 mod open;
+pub mod read;
 pub(crate) mod sql;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -25,6 +27,8 @@ pub struct Store {
     beats: DatabaseConnection,
     /// Everything that only reads.
     reader: DatabaseConnection,
+    /// The versions of job configs used last.
+    definitions: Arc<read::Definitions>,
     /// Held for as long as the store is open; keeps a second scheduler away from a SQLite file.
     _lock: Option<Arc<File>>,
 }

@@ -122,7 +122,14 @@ async fn open_sqlite(path: &Path) -> Result<Store, Error> {
     let writer = DatabaseConnection::from(pool(options.clone(), 1).await?);
     migrate::<Migrator>(&writer, DbBackend::Sqlite).await?;
     let reader = DatabaseConnection::from(pool(options.pragma("query_only", "on"), READERS).await?);
-    Ok(Store { backend: DbBackend::Sqlite, beats: writer.clone(), writer, reader, _lock: Some(Arc::new(lock)) })
+    Ok(Store {
+        backend: DbBackend::Sqlite,
+        beats: writer.clone(),
+        writer,
+        reader,
+        definitions: Arc::default(),
+        _lock: Some(Arc::new(lock)),
+    })
 }
 
 /// Takes the file beside the database that says who has it. The lock ends with the process, however it ends.
@@ -197,7 +204,14 @@ async fn open_postgres(url: &str) -> Result<Store, Error> {
     let writer = pool(1).await?;
     migrate::<Migrator>(&writer, DbBackend::Postgres).await?;
     migrate::<LogMigrator>(&writer, DbBackend::Postgres).await?;
-    Ok(Store { backend: DbBackend::Postgres, writer, beats: pool(1).await?, reader: pool(READERS).await?, _lock: None })
+    Ok(Store {
+        backend: DbBackend::Postgres,
+        writer,
+        beats: pool(1).await?,
+        reader: pool(READERS).await?,
+        definitions: Arc::default(),
+        _lock: None,
+    })
 }
 
 fn cannot_connect(address: &str, error: &sqlx::Error) -> Error {
