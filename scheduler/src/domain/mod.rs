@@ -2,7 +2,10 @@
 //! chance are arguments.
 
 pub mod definition;
+pub mod gate;
+pub mod graph;
 pub mod heartbeat;
 pub mod job;
+pub mod selector;
 pub mod task;
 pub mod time;

@@ -48,15 +48,6 @@ pub enum Kind {
     Shard,
 }
 
-/// Why a task was skipped, as its children see it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum SkipCause {
-    /// Its own condition, a person, or a parent skipped so: counts as skipped.
-    Condition,
-    /// A parent failed or the job stopped: counts as failed.
-    UpstreamFailed,
-}
-
 /// What can happen to a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Event {
@@ -227,21 +218,6 @@ impl Kind {
     /// The kind with this word.
     pub fn from_word(word: &str) -> Option<Self> {
         [Self::Task, Self::Group, Self::Shard].into_iter().find(|kind| kind.word() == word)
-    }
-}
-
-impl SkipCause {
-    /// The word that the database uses.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Condition => "CONDITION",
-            Self::UpstreamFailed => "UPSTREAM_FAILED",
-        }
-    }
-
-    /// The cause with this word.
-    pub fn from_word(word: &str) -> Option<Self> {
-        [Self::Condition, Self::UpstreamFailed].into_iter().find(|cause| cause.word() == word)
     }
 }
 

@@ -1,10 +1,17 @@
 //! What is written. Each question and each transition has a named function; rows turn into domain values at the door.
 
+pub mod config;
 mod entity;
 mod error;
+pub mod job;
 mod open;
 pub mod read;
+pub mod request;
+mod row;
+pub mod runner;
+pub mod scheduler;
 pub(crate) mod sql;
+pub mod task;
 #[cfg(test)]
 pub(crate) mod testing;
 

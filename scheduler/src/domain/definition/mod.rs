@@ -161,6 +161,45 @@ pub enum TriggerRule {
     Always,
 }
 
+impl TriggerRule {
+    /// Every rule, in the order of the protocol.
+    pub const ALL: [Self; 11] = [
+        Self::AllSuccess,
+        Self::AllDone,
+        Self::AllFailed,
+        Self::AllSkipped,
+        Self::OneSuccess,
+        Self::OneFailed,
+        Self::OneDone,
+        Self::NoneFailed,
+        Self::NoneFailedMinOneSuccess,
+        Self::NoneSkipped,
+        Self::Always,
+    ];
+
+    /// Its name in a job file.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::AllSuccess => "all_success",
+            Self::AllDone => "all_done",
+            Self::AllFailed => "all_failed",
+            Self::AllSkipped => "all_skipped",
+            Self::OneSuccess => "one_success",
+            Self::OneFailed => "one_failed",
+            Self::OneDone => "one_done",
+            Self::NoneFailed => "none_failed",
+            Self::NoneFailedMinOneSuccess => "none_failed_min_one_success",
+            Self::NoneSkipped => "none_skipped",
+            Self::Always => "always",
+        }
+    }
+
+    /// Whether a task with this rule goes on when its job stops: it is there to clean up.
+    pub fn outlives_stop(self) -> bool {
+        matches!(self, Self::AllDone | Self::Always)
+    }
+}
+
 /// What a failure of a task does to its job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -171,6 +210,20 @@ pub enum OnFailure {
     Stop,
     /// It counts as a success.
     Ignore,
+}
+
+impl OnFailure {
+    /// Every policy, in the order of the protocol.
+    pub const ALL: [Self; 3] = [Self::Fail, Self::Stop, Self::Ignore];
+
+    /// Its name in a job file.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Fail => "fail",
+            Self::Stop => "stop",
+            Self::Ignore => "ignore",
+        }
+    }
 }
 
 impl JobConfig {

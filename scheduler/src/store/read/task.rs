@@ -15,7 +15,8 @@ use super::{Definition, Job, Page, word};
 use crate::{
     domain::{
         definition::TaskConfig,
-        task::{Kind, SkipCause, TaskState},
+        gate::SkipCause,
+        task::{Kind, TaskState},
         time::Timestamp,
     },
     store::{

@@ -1,0 +1,151 @@
+//! Job configs as rows: what an apply, a run and a delete write, and the plan of a version.
+
+use std::collections::BTreeMap;
+
+use uuid::Uuid;
+
+use super::{
+    Error, Tx,
+    row::{Row as _, unreadable},
+    sql::{self, Input, int, uuid},
+};
+use crate::domain::{definition::JobConfig, time::Timestamp};
+
+/// A job config, locked.
+#[derive(Debug, Clone)]
+pub struct ConfigRow {
+    /// Its id.
+    pub id: Uuid,
+    /// Its newest version.
+    pub version: u32,
+}
+
+/// A version as it was stored.
+#[derive(Debug, Clone)]
+pub struct VersionRow {
+    /// The definition.
+    pub definition: JobConfig,
+    /// The ids of its task configs, by node.
+    pub task_config_ids: Vec<Uuid>,
+    /// Its edges, (parent, child) by node.
+    pub edges: Vec<(u32, u32)>,
+}
+
+/// Locks a job config by name; deleted ones do not exist.
+pub async fn lock(tx: &Tx, namespace: &str, name: &str) -> Result<Option<ConfigRow>, Error> {
+    let text = "SELECT id, version FROM job_config
+                WHERE namespace = :namespace AND name = :name AND deleted_at IS NULL {for_update}";
+    let params = [("namespace", namespace.into()), ("name", name.into())];
+    let rows = tx.query(sql::statement(tx.backend(), text, &params)).await?;
+    rows.first().map(|row| Ok(ConfigRow { id: row.column("id")?, version: row.number("version")? })).transpose()
+}
+
+/// Makes a job config without versions. `false` when somebody else made one of that name first.
+pub async fn insert(tx: &Tx, id: Uuid, namespace: &str, name: &str, now: Timestamp) -> Result<bool, Error> {
+    let text = "INSERT INTO job_config (id, namespace, name, version, created_at, updated_at)
+                VALUES (:id, :namespace, :name, 0, :now, :now)
+                ON CONFLICT (namespace, name) WHERE deleted_at IS NULL DO NOTHING";
+    let params = [("id", id.into()), ("namespace", namespace.into()), ("name", name.into()), ("now", now.0.into())];
+    Ok(tx.execute(sql::statement(tx.backend(), text, &params)).await? == 1)
+}
+
+/// Adds a version and makes it the newest: the definition, a row for each of its tasks and each of its edges.
+pub async fn insert_version(
+    tx: &Tx,
+    config: Uuid,
+    version: u32,
+    definition: &JobConfig,
+    source: &str,
+    edges: &[(u32, u32)],
+    now: Timestamp,
+) -> Result<(), Error> {
+    let encoded = serde_json::to_string(definition).expect("a definition has a JSON form");
+    let labels = serde_json::to_string(&definition.labels).expect("a map of texts has a JSON form");
+    let text = "INSERT INTO job_config_version
+                    (job_config_id, version, definition, source, labels, task_count, created_at)
+                VALUES (:config, :version, :definition, :source, :labels, :tasks, :now)";
+    let tasks = i32::try_from(definition.tasks.len()).unwrap_or(i32::MAX);
+    let params = [
+        ("config", config.into()),
+        ("version", version.cast_signed().into()),
+        ("definition", encoded.into()),
+        ("source", source.into()),
+        ("labels", labels.into()),
+        ("tasks", tasks.into()),
+        ("now", now.0.into()),
+    ];
+    tx.execute(sql::statement(tx.backend(), text, &params)).await?;
+
+    let ids: Vec<Uuid> = definition.tasks.iter().map(|_| Uuid::now_v7()).collect();
+    let mut nodes = Input::new([uuid("id"), int("node"), sql::text("name")]);
+    for (node, (task, id)) in (0_i32..).zip(definition.tasks.iter().zip(&ids)) {
+        nodes.push([(*id).into(), node.into(), task.name.as_str().into()]);
+    }
+    let text = "WITH {input} INSERT INTO task_config (id, job_config_id, version, node, name)
+                SELECT id, :config, CAST(:version AS integer), node, name FROM input";
+    let params = [("config", config.into()), ("version", version.cast_signed().into())];
+    tx.execute(nodes.statement(tx.backend(), text, &params)).await?;
+
+    let mut arrows = Input::new([uuid("child_id"), uuid("parent_id")]);
+    for (parent, child) in edges {
+        arrows.push([ids[*child as usize].into(), ids[*parent as usize].into()]);
+    }
+    if !arrows.is_empty() {
+        let text = "WITH {input} INSERT INTO task_dependency (child_id, parent_id)
+                    SELECT child_id, parent_id FROM input";
+        tx.execute(arrows.statement(tx.backend(), text, &[])).await?;
+    }
+
+    let text = "UPDATE job_config SET version = :version, updated_at = :now WHERE id = :config";
+    let params = [("config", config.into()), ("version", version.cast_signed().into()), ("now", now.0.into())];
+    tx.execute(sql::statement(tx.backend(), text, &params)).await?;
+    Ok(())
+}
+
+/// Takes a job config out of use; its jobs and versions stay.
+pub async fn delete(tx: &Tx, config: Uuid, now: Timestamp) -> Result<(), Error> {
+    let text = "UPDATE job_config SET deleted_at = :now WHERE id = :config";
+    tx.execute(sql::statement(tx.backend(), text, &[("config", config.into()), ("now", now.0.into())])).await?;
+    Ok(())
+}
+
+/// How many jobs of a config have not ended, made from a version before this one.
+pub async fn live_jobs_before(tx: &Tx, config: Uuid, version: u32) -> Result<u32, Error> {
+    let text = "SELECT count(*) AS live FROM job WHERE job_config_id = :config AND version < :version
+                AND state IN ('CREATED', 'RUNNING', 'TERMINATING')";
+    let params = [("config", config.into()), ("version", version.cast_signed().into())];
+    let rows = tx.query(sql::statement(tx.backend(), text, &params)).await?;
+    let live: i64 = rows.first().map(|row| row.column("live")).transpose()?.unwrap_or_default();
+    Ok(u32::try_from(live).unwrap_or(u32::MAX))
+}
+
+/// The definition of a version alone.
+pub async fn definition(tx: &Tx, config: Uuid, version: u32) -> Result<Option<JobConfig>, Error> {
+    let text = "SELECT definition FROM job_config_version WHERE job_config_id = :config AND version = :version";
+    let params = [("config", config.into()), ("version", version.cast_signed().into())];
+    let rows = tx.query(sql::statement(tx.backend(), text, &params)).await?;
+    let Some(row) = rows.first() else { return Ok(None) };
+    let encoded: String = row.column("definition")?;
+    serde_json::from_str(&encoded)
+        .map(Some)
+        .map_err(|error| unreadable("job_config_version", format!("{config} v{version}"), &error.to_string()))
+}
+
+/// A version with its graph.
+pub async fn version(tx: &Tx, config: Uuid, version: u32) -> Result<Option<VersionRow>, Error> {
+    let Some(definition) = definition(tx, config, version).await? else { return Ok(None) };
+    let params = [("config", config.into()), ("version", version.cast_signed().into())];
+    let text = "SELECT id FROM task_config WHERE job_config_id = :config AND version = :version ORDER BY node";
+    let rows = tx.query(sql::statement(tx.backend(), text, &params)).await?;
+    let task_config_ids: Vec<Uuid> = rows.iter().map(|row| row.column("id")).collect::<Result<_, _>>()?;
+    let nodes: BTreeMap<Uuid, u32> = task_config_ids.iter().copied().zip(0..).collect();
+    let text = "SELECT task_dependency.parent_id, task_dependency.child_id FROM task_config
+                JOIN task_dependency ON task_dependency.child_id = task_config.id
+                WHERE task_config.job_config_id = :config AND task_config.version = :version";
+    let rows = tx.query(sql::statement(tx.backend(), text, &params)).await?;
+    let edges = rows
+        .iter()
+        .map(|row| Ok((nodes[&row.column::<Uuid>("parent_id")?], nodes[&row.column::<Uuid>("child_id")?])))
+        .collect::<Result<_, Error>>()?;
+    Ok(Some(VersionRow { definition, task_config_ids, edges }))
+}

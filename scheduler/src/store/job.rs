@@ -1,0 +1,244 @@
+//! Jobs as rows. The row of a job is the lock of its graph.
+
+use std::collections::BTreeMap;
+
+use sea_orm::QueryResult;
+use uuid::Uuid;
+
+use super::{
+    Error, Tx,
+    row::{Row as _, unreadable},
+    sql::{self, Input, bigint, boolean, int, text, uuid},
+};
+use crate::domain::{job::JobState, time::Timestamp};
+
+/// A job, as a turn sees it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct JobRow {
+    /// Its id.
+    pub id: Uuid,
+    /// Its job config.
+    pub job_config_id: Uuid,
+    /// The version it was made from.
+    pub version: u32,
+    /// The namespace of its config.
+    pub namespace: String,
+    /// The name of its config.
+    pub name: String,
+    /// The labels of its config at that version.
+    pub labels: BTreeMap<String, String>,
+    /// Its state.
+    pub state: JobState,
+    /// Why.
+    pub reason: String,
+    /// Its parameters, defaults included.
+    pub params: BTreeMap<String, String>,
+    /// When it was accepted.
+    pub created_at: Timestamp,
+    /// When it began to run.
+    pub started_at: Option<Timestamp>,
+    /// When it ended.
+    pub ended_at: Option<Timestamp>,
+    /// When its time is over.
+    pub deadline_at: Option<Timestamp>,
+    /// The instant a schedule made it for.
+    pub fire_time: Option<Timestamp>,
+    /// What has not started will not start.
+    pub stopping: bool,
+    /// Running out of time is what ends it.
+    pub timed_out: bool,
+    /// How many nodes have their rows.
+    pub expanded: u32,
+    /// How many nodes there are.
+    pub tasks_total: u32,
+    /// How many of them ended.
+    pub tasks_ended: u32,
+    /// How many of them failed in a way that counts.
+    pub tasks_failed: u32,
+    /// Grows with every change of the job or its tasks.
+    pub seq: i64,
+}
+
+const COLUMNS: &str = "id, job_config_id, version, namespace, name, labels, state, reason, params, created_at,
+    started_at, ended_at, deadline_at, fire_time, stopping, timed_out, expanded, tasks_total, tasks_ended,
+    tasks_failed, seq";
+
+/// Jobs whose tasks are to be written, oldest first.
+pub async fn to_expand(tx: &Tx, limit: u32) -> Result<Vec<Uuid>, Error> {
+    let text = "SELECT id FROM job WHERE state = 'CREATED' ORDER BY id LIMIT :limit";
+    let rows = tx.query(sql::statement(tx.backend(), text, &[("limit", i64::from(limit).into())])).await?;
+    rows.iter().map(|row| row.column("id")).collect()
+}
+
+/// Jobs whose time is over.
+pub async fn past_deadline(tx: &Tx, now: Timestamp, limit: u32) -> Result<Vec<Uuid>, Error> {
+    let text = "SELECT id FROM job WHERE deadline_at IS NOT NULL AND state = 'RUNNING' AND deadline_at <= :now
+                ORDER BY deadline_at LIMIT :limit";
+    let params = [("now", now.0.into()), ("limit", i64::from(limit).into())];
+    let rows = tx.query(sql::statement(tx.backend(), text, &params)).await?;
+    rows.iter().map(|row| row.column("id")).collect()
+}
+
+/// Locks jobs in id order.
+pub async fn lock(tx: &Tx, jobs: &[Uuid]) -> Result<Vec<JobRow>, Error> {
+    read_jobs(tx, jobs, "ORDER BY id {for_update}").await
+}
+
+/// Reads jobs without a lock: for what never changes about them.
+pub async fn facts(tx: &Tx, jobs: &[Uuid]) -> Result<Vec<JobRow>, Error> {
+    read_jobs(tx, jobs, "").await
+}
+
+async fn read_jobs(tx: &Tx, jobs: &[Uuid], tail: &str) -> Result<Vec<JobRow>, Error> {
+    if jobs.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut input = Input::new([uuid("wanted")]);
+    for job in jobs {
+        input.push([(*job).into()]);
+    }
+    let text = format!("WITH {{input}} SELECT {COLUMNS} FROM job WHERE id IN (SELECT wanted FROM input) {tail}");
+    let rows = tx.query(input.statement(tx.backend(), &text, &[])).await?;
+    rows.iter().map(read).collect()
+}
+
+/// Writes new jobs.
+pub async fn insert(tx: &Tx, jobs: &[&JobRow]) -> Result<(), Error> {
+    if jobs.is_empty() {
+        return Ok(());
+    }
+    let mut input = Input::new([
+        uuid("id"),
+        uuid("job_config_id"),
+        int("version"),
+        text("namespace"),
+        text("name"),
+        text("labels"),
+        text("state"),
+        text("reason"),
+        text("params"),
+        bigint("created_at"),
+        bigint("started_at").nullable(),
+        bigint("ended_at").nullable(),
+        bigint("deadline_at").nullable(),
+        boolean("stopping"),
+        int("expanded"),
+        int("tasks_total"),
+        int("tasks_ended"),
+        int("tasks_failed"),
+        bigint("seq"),
+    ]);
+    for job in jobs {
+        input.push([
+            job.id.into(),
+            job.job_config_id.into(),
+            job.version.cast_signed().into(),
+            job.namespace.as_str().into(),
+            job.name.as_str().into(),
+            json(&job.labels).into(),
+            job.state.word().into(),
+            job.reason.as_str().into(),
+            json(&job.params).into(),
+            job.created_at.0.into(),
+            job.started_at.map(|at| at.0).into(),
+            job.ended_at.map(|at| at.0).into(),
+            job.deadline_at.map(|at| at.0).into(),
+            job.stopping.into(),
+            job.expanded.cast_signed().into(),
+            job.tasks_total.cast_signed().into(),
+            job.tasks_ended.cast_signed().into(),
+            job.tasks_failed.cast_signed().into(),
+            job.seq.into(),
+        ]);
+    }
+    let text = "WITH {input} INSERT INTO job (id, job_config_id, version, namespace, name, labels, state, reason,
+                    trigger_kind, params, created_at, started_at, ended_at, deadline_at, stopping, expanded,
+                    tasks_total, tasks_ended, tasks_failed, seq)
+                SELECT id, job_config_id, version, namespace, name, labels, state, reason, 'MANUAL', params,
+                    created_at, started_at, ended_at, deadline_at, stopping, expanded, tasks_total, tasks_ended,
+                    tasks_failed, seq
+                FROM input";
+    tx.execute(input.statement(tx.backend(), text, &[])).await?;
+    Ok(())
+}
+
+/// Writes what changed of jobs that this transaction has locked.
+pub async fn update(tx: &Tx, jobs: &[&JobRow]) -> Result<(), Error> {
+    if jobs.is_empty() {
+        return Ok(());
+    }
+    let mut input = Input::new([
+        uuid("id"),
+        text("state"),
+        text("reason"),
+        bigint("started_at").nullable(),
+        bigint("ended_at").nullable(),
+        bigint("deadline_at").nullable(),
+        boolean("stopping"),
+        boolean("timed_out"),
+        int("expanded"),
+        int("tasks_ended"),
+        int("tasks_failed"),
+        bigint("seq"),
+    ]);
+    for job in jobs {
+        input.push([
+            job.id.into(),
+            job.state.word().into(),
+            job.reason.as_str().into(),
+            job.started_at.map(|at| at.0).into(),
+            job.ended_at.map(|at| at.0).into(),
+            job.deadline_at.map(|at| at.0).into(),
+            job.stopping.into(),
+            job.timed_out.into(),
+            job.expanded.cast_signed().into(),
+            job.tasks_ended.cast_signed().into(),
+            job.tasks_failed.cast_signed().into(),
+            job.seq.into(),
+        ]);
+    }
+    let text = "WITH {input} UPDATE job SET state = input.state, reason = input.reason,
+                    started_at = input.started_at, ended_at = input.ended_at, deadline_at = input.deadline_at,
+                    stopping = input.stopping, timed_out = input.timed_out, expanded = input.expanded,
+                    tasks_ended = input.tasks_ended, tasks_failed = input.tasks_failed, seq = input.seq
+                FROM input WHERE job.id = input.id";
+    tx.execute(input.statement(tx.backend(), text, &[])).await?;
+    Ok(())
+}
+
+fn json(map: &BTreeMap<String, String>) -> String {
+    serde_json::to_string(map).expect("a map of texts has a JSON form")
+}
+
+fn map(row: &QueryResult, name: &str, id: Uuid) -> Result<BTreeMap<String, String>, Error> {
+    let text: String = row.column(name)?;
+    serde_json::from_str(&text).map_err(|_| unreadable("job", id, "its labels or params are not a map of texts"))
+}
+
+fn read(row: &QueryResult) -> Result<JobRow, Error> {
+    let id: Uuid = row.column("id")?;
+    let state: String = row.column("state")?;
+    Ok(JobRow {
+        id,
+        job_config_id: row.column("job_config_id")?,
+        version: row.number("version")?,
+        namespace: row.column("namespace")?,
+        name: row.column("name")?,
+        labels: map(row, "labels", id)?,
+        state: JobState::from_word(&state).ok_or_else(|| unreadable("job", id, "the state is not one of ours"))?,
+        reason: row.column("reason")?,
+        params: map(row, "params", id)?,
+        created_at: Timestamp(row.column("created_at")?),
+        started_at: row.time("started_at")?,
+        ended_at: row.time("ended_at")?,
+        deadline_at: row.time("deadline_at")?,
+        fire_time: row.time("fire_time")?,
+        stopping: row.column("stopping")?,
+        timed_out: row.column("timed_out")?,
+        expanded: row.number("expanded")?,
+        tasks_total: row.number("tasks_total")?,
+        tasks_ended: row.number("tasks_ended")?,
+        tasks_failed: row.number("tasks_failed")?,
+        seq: row.column("seq")?,
+    })
+}

@@ -1,0 +1,38 @@
+//! Reading the columns of a row.
+
+use sea_orm::{QueryResult, TryGetable};
+
+use super::Error;
+use crate::domain::time::Timestamp;
+
+/// The columns of a row by name, as the values we use.
+pub(crate) trait Row {
+    /// A column as it is.
+    fn column<T: TryGetable>(&self, name: &str) -> Result<T, Error>;
+
+    /// A column that counts.
+    fn number(&self, name: &str) -> Result<u32, Error> {
+        Ok(self.column::<i32>(name)?.cast_unsigned())
+    }
+
+    /// A column that counts, or holds nothing.
+    fn maybe_number(&self, name: &str) -> Result<Option<u32>, Error> {
+        Ok(self.column::<Option<i32>>(name)?.map(i32::cast_unsigned))
+    }
+
+    /// A column that holds an instant, or nothing.
+    fn time(&self, name: &str) -> Result<Option<Timestamp>, Error> {
+        Ok(self.column::<Option<i64>>(name)?.map(Timestamp))
+    }
+}
+
+impl Row for QueryResult {
+    fn column<T: TryGetable>(&self, name: &str) -> Result<T, Error> {
+        Ok(self.try_get("", name)?)
+    }
+}
+
+/// A row that holds what this version cannot read.
+pub(crate) fn unreadable(table: &'static str, row: impl ToString, problem: &str) -> Error {
+    Error::Unreadable { table, row: row.to_string(), problem: problem.to_owned() }
+}

@@ -1,0 +1,201 @@
+//! Runners as rows: which session counts, when each was last heard, which are drained.
+
+use std::collections::BTreeMap;
+
+use sea_orm::QueryResult;
+use uuid::Uuid;
+
+use super::{
+    Error, Tx,
+    row::{Row as _, unreadable},
+    sql::{self, Input, text, uuid},
+};
+use crate::domain::{
+    heartbeat::{Hello, Known},
+    time::Timestamp,
+};
+
+/// A runner, locked.
+#[derive(Debug, Clone)]
+pub struct RunnerRow {
+    /// Its name.
+    pub id: String,
+    /// What a hello is judged by.
+    pub known: Known,
+    /// The session that counts.
+    pub session_id: Option<Uuid>,
+    /// Drained by an operator.
+    pub drained: bool,
+}
+
+/// Locks runners in id order; those not seen before are not in the answer.
+pub async fn lock(tx: &Tx, ids: &[String]) -> Result<BTreeMap<String, RunnerRow>, Error> {
+    if ids.is_empty() {
+        return Ok(BTreeMap::new());
+    }
+    let mut input = Input::new([text("wanted")]);
+    for id in ids {
+        input.push([id.as_str().into()]);
+    }
+    let text = "WITH {input} SELECT id, install_id, boot_id, conn, session_id, drained, last_seen_at, hold_until
+                FROM runner WHERE id IN (SELECT wanted FROM input) ORDER BY id {for_update}";
+    let rows = tx.query(input.statement(tx.backend(), text, &[])).await?;
+    rows.iter().map(|row| read(row).map(|runner| (runner.id.clone(), runner))).collect()
+}
+
+/// Makes a row for a runner not seen before, so that it can be locked; does nothing when there is one.
+pub async fn ensure(tx: &Tx, hello: &Hello, now: Timestamp) -> Result<(), Error> {
+    let text = "INSERT INTO runner (id, install_id, boot_id, conn, labels, version, capabilities, slots, last_seen_at,
+                    created_at)
+                VALUES (:id, :install, '', 0, '{}', '', '[]', 0, :now, :now) ON CONFLICT (id) DO NOTHING";
+    let text = text.replace("'{}'", ":labels");
+    let params = [
+        ("id", hello.runner_id.as_str().into()),
+        ("install", hello.install_id.as_str().into()),
+        ("labels", "{}".into()),
+        ("now", now.0.into()),
+    ];
+    tx.execute(sql::statement(tx.backend(), &text, &params)).await?;
+    Ok(())
+}
+
+/// Makes a session the one that counts. The hello is a sign of life, and what held the runner's tasks is over.
+pub async fn take(tx: &Tx, hello: &Hello, session: Uuid, scheduler: Uuid, now: Timestamp) -> Result<(), Error> {
+    let labels = serde_json::to_string(&hello.labels).expect("a map of texts has a JSON form");
+    let capabilities = serde_json::to_string(&hello.capabilities).expect("a list of texts has a JSON form");
+    let text = "UPDATE runner SET install_id = :install, boot_id = :boot, conn = :conn, session_id = :session,
+                    scheduler_id = :scheduler, labels = :labels, version = :version, capabilities = :capabilities,
+                    slots = :slots, draining = :draining, last_seen_at = :now, hold_until = NULL
+                WHERE id = :id";
+    let draining = hello.drain.is_some_and(|drain| drain != crate::domain::heartbeat::Drain::Working);
+    let params = [
+        ("id", hello.runner_id.as_str().into()),
+        ("install", hello.install_id.as_str().into()),
+        ("boot", hello.boot_id.as_str().into()),
+        ("conn", hello.conn.cast_signed().into()),
+        ("session", session.into()),
+        ("scheduler", scheduler.into()),
+        ("labels", labels.into()),
+        ("version", hello.version.as_str().into()),
+        ("capabilities", capabilities.into()),
+        ("slots", hello.slots.cast_signed().into()),
+        ("draining", draining.into()),
+        ("now", now.0.into()),
+    ];
+    tx.execute(sql::statement(tx.backend(), text, &params)).await?;
+    Ok(())
+}
+
+/// Records signs of life of sessions, those alone that still count, and leaves out rows that others hold: the next
+/// call takes them. Returns the sessions recorded.
+pub async fn touch(tx: &Tx, sessions: &[(String, Uuid)]) -> Result<Vec<Uuid>, Error> {
+    let mut input = Input::new([text("runner"), uuid("session")]);
+    for (runner, session) in sessions {
+        input.push([runner.as_str().into(), (*session).into()]);
+    }
+    let text = "WITH {input}, heard AS (
+                    SELECT runner.id FROM runner JOIN input ON runner.id = input.runner
+                    WHERE runner.session_id = input.session ORDER BY runner.id {of_runner}
+                )
+                UPDATE runner SET last_seen_at = {now} WHERE id IN (SELECT id FROM heard) RETURNING session_id";
+    let text = text.replace(
+        "{of_runner}",
+        if tx.backend() == sea_orm::DbBackend::Postgres { "FOR UPDATE OF runner SKIP LOCKED" } else { "" },
+    );
+    let rows = tx.query(input.statement(tx.backend(), &text, &[])).await?;
+    rows.iter().map(|row| row.column("session_id")).collect()
+}
+
+/// Which of these sessions still count.
+pub async fn counting(tx: &Tx, sessions: &[(String, Uuid)]) -> Result<Vec<Uuid>, Error> {
+    let mut input = Input::new([text("runner"), uuid("session")]);
+    for (runner, session) in sessions {
+        input.push([runner.as_str().into(), (*session).into()]);
+    }
+    let text = "WITH {input} SELECT runner.session_id FROM runner JOIN input ON runner.id = input.runner
+                WHERE runner.session_id = input.session";
+    let rows = tx.query(input.statement(tx.backend(), text, &[])).await?;
+    rows.iter().map(|row| row.column("session_id")).collect()
+}
+
+/// Runners that were silent for too long and are not held by a planned stop.
+pub async fn silent(tx: &Tx, since: Timestamp, now: Timestamp, limit: u32) -> Result<Vec<String>, Error> {
+    let text = "SELECT id FROM runner WHERE session_id IS NOT NULL AND last_seen_at <= :since
+                AND (hold_until IS NULL OR hold_until <= :now) ORDER BY last_seen_at LIMIT :limit";
+    let params = [("since", since.0.into()), ("now", now.0.into()), ("limit", i64::from(limit).into())];
+    let rows = tx.query(sql::statement(tx.backend(), text, &params)).await?;
+    rows.iter().map(|row| row.column("id")).collect()
+}
+
+/// Ends the session of a runner that left or was given up.
+pub async fn end_session(tx: &Tx, id: &str) -> Result<(), Error> {
+    let text = "UPDATE runner SET session_id = NULL, hold_until = NULL WHERE id = :id";
+    tx.execute(sql::statement(tx.backend(), text, &[("id", id.into())])).await?;
+    Ok(())
+}
+
+/// Records that runners finish what they have by their own wish, or no longer do.
+pub async fn set_draining(tx: &Tx, id: &str, session: Uuid, draining: bool) -> Result<(), Error> {
+    let text = "UPDATE runner SET draining = :draining WHERE id = :id AND session_id = :session";
+    let params = [("id", id.into()), ("session", session.into()), ("draining", draining.into())];
+    tx.execute(sql::statement(tx.backend(), text, &params)).await?;
+    Ok(())
+}
+
+/// Records that an operator drains a runner or resumes it. `false` when there is no such runner.
+pub async fn set_drained(tx: &Tx, id: &str, drained: bool, reason: &str) -> Result<bool, Error> {
+    let text = "UPDATE runner SET drained = :drained, drain_reason = :reason WHERE id = :id";
+    let params = [("id", id.into()), ("drained", drained.into()), ("reason", reason.into())];
+    Ok(tx.execute(sql::statement(tx.backend(), text, &params)).await? == 1)
+}
+
+/// Which runners among these are drained by an operator.
+pub async fn drained_of(tx: &Tx, scheduler: Uuid) -> Result<Vec<String>, Error> {
+    let text = "SELECT id FROM runner WHERE scheduler_id = :scheduler AND session_id IS NOT NULL AND drained = true";
+    let rows = tx.query(sql::statement(tx.backend(), text, &[("scheduler", scheduler.into())])).await?;
+    rows.iter().map(|row| row.column("id")).collect()
+}
+
+/// Holds the tasks of a scheduler's runners over a planned stop: nobody decides their loss before `until`.
+pub async fn hold(tx: &Tx, scheduler: Uuid, until: Timestamp) -> Result<(), Error> {
+    let text = "UPDATE runner SET hold_until = :until WHERE scheduler_id = :scheduler AND session_id IS NOT NULL";
+    let params = [("scheduler", scheduler.into()), ("until", until.0.into())];
+    tx.execute(sql::statement(tx.backend(), text, &params)).await?;
+    Ok(())
+}
+
+/// The runners that are alive, with what decides whether they may take a task.
+pub async fn alive(tx: &Tx) -> Result<Vec<(String, BTreeMap<String, String>, Vec<String>)>, Error> {
+    let text = "SELECT id, labels, capabilities FROM runner
+                WHERE session_id IS NOT NULL AND drained = false AND draining = false ORDER BY id";
+    let rows = tx.query(sql::statement(tx.backend(), text, &[])).await?;
+    rows.iter()
+        .map(|row| {
+            let id: String = row.column("id")?;
+            let (labels, capabilities): (String, String) = (row.column("labels")?, row.column("capabilities")?);
+            let labels = serde_json::from_str(&labels);
+            let capabilities = serde_json::from_str(&capabilities);
+            match (labels, capabilities) {
+                (Ok(labels), Ok(capabilities)) => Ok((id, labels, capabilities)),
+                _ => Err(unreadable("runner", id, "its labels or capabilities are not JSON")),
+            }
+        })
+        .collect()
+}
+
+fn read(row: &QueryResult) -> Result<RunnerRow, Error> {
+    let session_id: Option<Uuid> = row.column("session_id")?;
+    Ok(RunnerRow {
+        id: row.column("id")?,
+        known: Known {
+            install_id: row.column("install_id")?,
+            boot_id: row.column("boot_id")?,
+            conn: row.column::<i64>("conn")?.cast_unsigned(),
+            has_session: session_id.is_some(),
+            last_seen_at: Timestamp(row.column("last_seen_at")?),
+            hold_until: row.time("hold_until")?,
+        },
+        session_id,
+        drained: row.column("drained")?,
+    })
+}
