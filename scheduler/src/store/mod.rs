@@ -4,6 +4,7 @@ pub mod config;
 mod entity;
 mod error;
 pub mod job;
+pub mod log;
 mod open;
 pub mod read;
 pub mod request;
@@ -34,6 +35,8 @@ pub struct Store {
     beats: DatabaseConnection,
     /// Everything that only reads.
     reader: DatabaseConnection,
+    /// The output of tasks.
+    logs: log::Logs,
     /// The versions of job configs used last.
     definitions: Arc<read::Definitions>,
     /// Held for as long as the store is open; keeps a second scheduler away from a SQLite file.
@@ -78,14 +81,20 @@ impl Store {
         })
     }
 
+    /// The output of tasks.
+    pub fn logs(&self) -> &log::Logs {
+        &self.logs
+    }
+
     /// Whether the database answers.
     pub async fn ping(&self) -> Result<(), Error> {
         self.reader.query_one_raw(sql::statement(self.backend, "SELECT 1", &[])).await?;
         Ok(())
     }
 
-    /// Closes every connection, once what they do is done.
+    /// Closes every connection, once what they do is done. Output that was taken in is stored first.
     pub async fn close(&self) -> Result<(), Error> {
+        self.logs.close().await?;
         for connection in [&self.reader, &self.beats, &self.writer] {
             connection.clone().close().await?;
         }

@@ -197,8 +197,7 @@ pub async fn lock_shard(tx: &Tx, job: Uuid, node: u32, shard: u32) -> Result<Opt
     let text = format!(
         "SELECT {COLUMNS} FROM task WHERE job_id = :job AND node = :node AND shard_index = :shard {{for_update}}"
     );
-    let params =
-        [("job", job.into()), ("node", node.cast_signed().into()), ("shard", shard.cast_signed().into())];
+    let params = [("job", job.into()), ("node", node.cast_signed().into()), ("shard", shard.cast_signed().into())];
     Ok(read_all(&tx.query(sql::statement(tx.backend(), &text, &params)).await?)?.pop())
 }
 

@@ -5,6 +5,7 @@
 pub(crate) mod job;
 pub(crate) mod job_config;
 pub(crate) mod job_config_version;
+pub(crate) mod log_chunk;
 pub(crate) mod runner;
 pub(crate) mod scheduler;
 pub(crate) mod task;

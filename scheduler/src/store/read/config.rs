@@ -102,10 +102,13 @@ impl Store {
     ) -> Result<Page<ListedConfig>, Error> {
         use job_config::Column as C;
         let mut question = job_config::Entity::find()
-            .join(JoinType::InnerJoin, job_config::Entity::belongs_to(job_config_version::Entity)
-                .from((C::Id, C::Version))
-                .to((job_config_version::Column::JobConfigId, job_config_version::Column::Version))
-                .into())
+            .join(
+                JoinType::InnerJoin,
+                job_config::Entity::belongs_to(job_config_version::Entity)
+                    .from((C::Id, C::Version))
+                    .to((job_config_version::Column::JobConfigId, job_config_version::Column::Version))
+                    .into(),
+            )
             .filter(C::DeletedAt.is_null())
             .filter(has_labels(self.backend(), job_config_version::Column::Labels, labels));
         if let Some(namespace) = namespace {
@@ -113,9 +116,7 @@ impl Store {
         }
         if let Some(ConfigKey { namespace, name }) = after {
             question = question.filter(
-                Condition::any()
-                    .add(C::Namespace.gt(namespace))
-                    .add(C::Namespace.eq(namespace).and(C::Name.gt(name))),
+                Condition::any().add(C::Namespace.gt(namespace)).add(C::Namespace.eq(namespace).and(C::Name.gt(name))),
             );
         }
         let rows: Vec<(String, String, i32, i32, String, i64)> = question

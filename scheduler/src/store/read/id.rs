@@ -67,7 +67,8 @@ impl Store {
             ("end", format!("%{digits}").into()),
             ("limit", (CANDIDATES_MAX as i64 + 1).into()),
         ];
-        let rows = sea_orm::ConnectionTrait::query_all_raw(self.reader(), sql::statement(self.backend(), text, &params));
+        let rows =
+            sea_orm::ConnectionTrait::query_all_raw(self.reader(), sql::statement(self.backend(), text, &params));
         let candidates = rows.await?.iter().map(|row| row.try_get("", "id")).collect::<Result<_, _>>()?;
         Ok(Found::from_candidates(candidates))
     }

@@ -64,8 +64,7 @@ impl Store {
         after: Option<&str>,
         limit: u64,
     ) -> Result<Page<Runner>, Error> {
-        let mut question =
-            runner::Entity::find().filter(has_labels(self.backend(), runner::Column::Labels, labels));
+        let mut question = runner::Entity::find().filter(has_labels(self.backend(), runner::Column::Labels, labels));
         if let Some(after) = after {
             question = question.filter(runner::Column::Id.gt(after));
         }

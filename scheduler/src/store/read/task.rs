@@ -170,12 +170,7 @@ impl Store {
     }
 
     /// The tasks of all jobs: those of the newest job first, and of each job in the order of its definition.
-    pub async fn tasks(
-        &self,
-        filter: &TaskFilter,
-        after: Option<TaskCursor>,
-        limit: u64,
-    ) -> Result<Page<Task>, Error> {
+    pub async fn tasks(&self, filter: &TaskFilter, after: Option<TaskCursor>, limit: u64) -> Result<Page<Task>, Error> {
         self.page(filtered(filter), after, limit, |question, after| {
             let question = match after {
                 Some(TaskCursor { job_id, .. }) => question.filter(task::Column::JobId.lte(job_id)),
@@ -280,7 +275,8 @@ impl Store {
         let mut states = self.shard_states(groups).await?;
         rows.into_iter()
             .map(|row| {
-                let config = definitions.get(&row.job_id).and_then(|definition| definition.tasks.get(row.node as usize));
+                let config =
+                    definitions.get(&row.job_id).and_then(|definition| definition.tasks.get(row.node as usize));
                 let states = states.remove(&row.id).unwrap_or_default();
                 shown(row, config, states)
             })
@@ -382,11 +378,7 @@ fn behind(after: TaskCursor) -> Condition {
     Condition::any().add(C::Node.gt(node)).add(C::Node.eq(node).and(C::ShardIndex.gt(after.shard_index)))
 }
 
-fn shown(
-    row: task::Model,
-    config: Option<&TaskConfig>,
-    shard_states: BTreeMap<TaskState, u32>,
-) -> Result<Task, Error> {
+fn shown(row: task::Model, config: Option<&TaskConfig>, shard_states: BTreeMap<TaskState, u32>) -> Result<Task, Error> {
     let skip_cause = row.skip_cause.as_deref().map(|cause| word("task", row.id, cause, SkipCause::from_word));
     Ok(Task {
         kind: word("task", row.id, &row.kind, Kind::from_word)?,
