@@ -33,13 +33,23 @@ pub(super) struct Order {
     done: oneshot::Sender<Result<u64, Arc<Error>>>,
 }
 
-/// Hands a piece to the writer and waits until it is stored. Waits first while the queue is full.
-pub(super) async fn order(orders: &mpsc::Sender<Order>, mut piece: Piece) -> Result<u64, Error> {
+/// A piece that the writer has, but may not have stored yet.
+#[derive(Debug)]
+pub struct Pending(oneshot::Receiver<Result<u64, Arc<Error>>>);
+
+impl Pending {
+    /// Returns once the piece is stored, with the offset up to which its output is stored then.
+    pub async fn stored(self) -> Result<u64, Error> {
+        self.0.await.map_err(|_| Error::Stopped)?.map_err(Error::Shared)
+    }
+}
+
+/// Hands a piece to the writer. Waits while the queue is full.
+pub(super) async fn order(orders: &mpsc::Sender<Order>, mut piece: Piece) -> Result<Pending, Error> {
     piece.data.truncate(CHUNK_BYTES_MAX);
     let (done, answer) = oneshot::channel();
-    let gone = || Error::Stopped;
-    orders.send(Order { piece, done }).await.map_err(|_| gone())?;
-    answer.await.map_err(|_| gone())?.map_err(Error::Shared)
+    orders.send(Order { piece, done }).await.map_err(|_| Error::Stopped)?;
+    Ok(Pending(answer))
 }
 
 /// Stores pieces until it is stopped, or the last one who could bring some is gone; then stores what is left.

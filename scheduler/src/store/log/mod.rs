@@ -24,7 +24,10 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use self::append::Order;
-pub use self::read::{Chunk, Selection};
+pub use self::{
+    append::Pending,
+    read::{Chunk, Selection},
+};
 use super::Error;
 use crate::domain::time::Timestamp;
 
@@ -82,8 +85,6 @@ pub struct Piece {
     pub attempt: u32,
     /// Where in the output the data begin.
     pub offset: u64,
-    /// So many bytes before `offset` were left out.
-    pub skipped: u64,
     /// The bytes, at most [`CHUNK_BYTES_MAX`].
     pub data: Bytes,
 }
@@ -128,11 +129,11 @@ impl Logs {
         Ok(self.reader.clone().close().await?)
     }
 
-    /// Stores a piece and says up to which offset its output is stored now. Returns once that survives a crash.
+    /// Takes a piece in, to be stored in the order in which pieces were taken in. Waits while the queue is full.
     ///
     /// What is stored already is left as it is, so a piece may be sent again, and pieces may overlap. A piece that
     /// begins beyond the end is taken with a note of what is missing before it.
-    pub async fn append(&self, piece: Piece) -> Result<u64, Error> {
+    pub async fn append(&self, piece: Piece) -> Result<Pending, Error> {
         append::order(&self.orders, piece).await
     }
 
@@ -141,7 +142,7 @@ impl Logs {
         Arrivals { job, stored: self.stored.subscribe() }
     }
 
-    pub(super) fn reader(&self) -> &DatabaseConnection {
+    fn reader(&self) -> &DatabaseConnection {
         &self.reader
     }
 }

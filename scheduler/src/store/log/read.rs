@@ -9,7 +9,7 @@ use sea_orm::{
 };
 use uuid::Uuid;
 
-use super::{Logs, Output, Stream};
+use super::{Logs, Stream};
 use crate::{
     domain::time::Timestamp,
     store::{Error, entity::log_chunk, read::Page},
@@ -127,7 +127,7 @@ impl Logs {
     }
 
     /// Where the outputs of a task under a lease end.
-    pub async fn ends(&self, task: Uuid, lease: u64) -> Result<HashMap<Output, u64>, Error> {
+    pub async fn ends(&self, task: Uuid, lease: u64) -> Result<HashMap<Stream, u64>, Error> {
         let rows: Vec<(i32, Option<i64>)> = log_chunk::Entity::find()
             .filter(log_chunk::Column::TaskId.eq(task))
             .filter(log_chunk::Column::Lease.eq(lease.cast_signed()))
@@ -138,13 +138,8 @@ impl Logs {
             .into_tuple()
             .all(self.reader())
             .await?;
-        Ok(rows
-            .into_iter()
-            .map(|(stream, end)| {
-                let output = Output { task_id: task, lease, stream: Stream::from_number(stream) };
-                (output, end.unwrap_or(0).cast_unsigned())
-            })
-            .collect())
+        let ends = rows.into_iter();
+        Ok(ends.map(|(stream, end)| (Stream::from_number(stream), end.unwrap_or(0).cast_unsigned())).collect())
     }
 }
 

@@ -29,11 +29,15 @@ impl Story {
 
     fn piece(&self, offset: u64, data: &str) -> Piece {
         let data = Bytes::from(data.to_owned());
-        Piece { output: self.output, job_id: self.job_id, attempt: 1, offset, skipped: 0, data }
+        Piece { output: self.output, job_id: self.job_id, attempt: 1, offset, data }
     }
 
     async fn append(&self, offset: u64, data: &str) -> u64 {
-        self.logs().append(self.piece(offset, data)).await.unwrap()
+        self.stored(self.piece(offset, data)).await
+    }
+
+    async fn stored(&self, piece: Piece) -> u64 {
+        self.logs().append(piece).await.unwrap().stored().await.unwrap()
     }
 
     fn selection(&self) -> Selection {
@@ -86,10 +90,10 @@ async fn outputs_and_leases_do_not_mix() {
         story.append(0, "out").await;
         let other = Output { stream: Stream::Stderr, ..story.output };
         let error = Piece { output: other, ..story.piece(0, "err") };
-        assert_eq!(story.logs().append(error).await.unwrap(), 3);
+        assert_eq!(story.stored(error).await, 3);
         let later = Output { lease: 2, ..story.output };
         let again = Piece { output: later, attempt: 2, ..story.piece(0, "again") };
-        assert_eq!(story.logs().append(again).await.unwrap(), 5);
+        assert_eq!(story.stored(again).await, 5);
         let second = Selection { attempt: Some(2), ..story.selection() };
         assert_eq!(text(&story.logs().page(&second, 0, 1 << 20).await.unwrap().rows), "again");
         let errors = Selection { stream: Some(Stream::Stderr), ..story.selection() };
@@ -152,7 +156,8 @@ async fn many_writers_share_commits_and_lose_nothing() {
             let output = Output { task_id: Uuid::now_v7(), ..story.output };
             writers.spawn(async move {
                 for offset in [0, 2, 4] {
-                    logs.append(Piece { output, offset, ..piece.clone() }).await.unwrap();
+                    let pending = logs.append(Piece { output, offset, ..piece.clone() }).await.unwrap();
+                    pending.stored().await.unwrap();
                 }
             });
         }

@@ -52,7 +52,7 @@ pub struct ListedConfig {
 }
 
 /// Where a listing of job configs goes on.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct ConfigKey {
     /// The namespace of the last one seen.
     pub namespace: String,

@@ -8,9 +8,9 @@ use sea_orm::{
 };
 use uuid::Uuid;
 
-use super::Page;
+use super::{Page, word};
 use crate::{
-    domain::time::Timestamp,
+    domain::{scheduler::SchedulerState, time::Timestamp},
     store::{
         Error, Store,
         entity::{runner, scheduler},
@@ -27,8 +27,8 @@ pub struct Scheduler {
     pub address: String,
     /// Its software version.
     pub version: String,
-    /// `WORKING`, `DRAINED` or `OFFLINE`, as it said last.
-    pub state: String,
+    /// What it does, as it said last.
+    pub state: SchedulerState,
     /// When it started.
     pub started_at: Timestamp,
     /// When it last wrote.
@@ -78,17 +78,18 @@ impl Store {
             .all(self.reader())
             .await?;
         let held: HashMap<Uuid, i64> = held.into_iter().collect();
-        Ok(rows
-            .into_iter()
-            .map(|row| Scheduler {
-                runners: held.get(&row.id).map_or(0, |count| u32::try_from(*count).unwrap_or(u32::MAX)),
-                id: row.id,
-                address: row.address,
-                version: row.version,
-                state: row.state,
-                started_at: Timestamp(row.started_at),
-                last_seen_at: Timestamp(row.last_seen_at),
+        rows.into_iter()
+            .map(|row| {
+                Ok(Scheduler {
+                    runners: held.get(&row.id).map_or(0, |count| u32::try_from(*count).unwrap_or(u32::MAX)),
+                    state: word("scheduler", row.id, &row.state, SchedulerState::from_word)?,
+                    id: row.id,
+                    address: row.address,
+                    version: row.version,
+                    started_at: Timestamp(row.started_at),
+                    last_seen_at: Timestamp(row.last_seen_at),
+                })
             })
-            .collect())
+            .collect()
     }
 }

@@ -138,7 +138,7 @@ pub struct TaskFilter {
 }
 
 /// Where a listing of tasks goes on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct TaskCursor {
     /// The job of the last one seen.
     pub job_id: Uuid,
@@ -153,6 +153,12 @@ impl Task {
     pub fn cursor(&self) -> TaskCursor {
         let shard_index = self.shard_index.map_or(-1, u32::cast_signed);
         TaskCursor { job_id: self.job_id, node: self.node, shard_index }
+    }
+
+    /// About how many bytes it takes in a message.
+    fn weight(&self) -> usize {
+        let needs: usize = self.needs.iter().map(String::len).sum();
+        self.output.len() + self.shard_item.len() + self.reason.len() + needs
     }
 }
 
@@ -203,7 +209,17 @@ impl Store {
             .order_by_asc(C::Id);
         let rows = question.limit(Ord::min(limit, SLICE) + 1).all(self.reader()).await?;
         let page = Page::cut(rows, Ord::min(limit, SLICE));
-        Ok(Page { rows: self.shown(page.rows).await?, more: page.more })
+        let mut tasks = self.shown(page.rows).await?;
+        let mut bytes = 0;
+        let fitting = tasks.iter().take_while(|task| {
+            let fits = bytes < PAGE_BYTES_MAX;
+            bytes += task.weight();
+            fits
+        });
+        let fitting = fitting.count();
+        let more = page.more || fitting < tasks.len();
+        tasks.truncate(fitting);
+        Ok(Page { rows: tasks, more })
     }
 
     /// One task of a job: the task or group of a node, or one shard of it.
@@ -226,6 +242,12 @@ impl Store {
             tasks.extend(self.shown(rows).await?);
         }
         Ok(tasks)
+    }
+
+    /// The job of a task.
+    pub async fn job_of_task(&self, task: Uuid) -> Result<Option<Uuid>, Error> {
+        let question = task::Entity::find_by_id(task).select_only().column(task::Column::JobId);
+        Ok(question.into_tuple().one(self.reader()).await?)
     }
 
     /// The earlier attempts of a task, oldest first.
@@ -255,7 +277,7 @@ impl Store {
             let slice = Page::cut(rows, wanted);
             let size = slice.rows.len();
             for (position, task) in self.shown(slice.rows).await?.into_iter().enumerate() {
-                bytes += task.output.len() + task.shard_item.len() + task.reason.len();
+                bytes += task.weight();
                 after = Some(task.cursor());
                 tasks.push(task);
                 if bytes >= PAGE_BYTES_MAX {
