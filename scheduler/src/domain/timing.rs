@@ -101,11 +101,7 @@ impl fmt::Display for Unfit {
                 f,
                 "2 × heartbeat interval {:?} + 2 × longest back-off {:?} + grace {:?} + safety margin {:?} = {sum:?} does \
                  not fit into lost-after {:?}: raise lost-after or the heartbeat interval, or lower the grace",
-                timing.heartbeat_interval,
-                timing.backoff_max,
-                timing.grace,
-                timing.safety_margin,
-                timing.lost_after
+                timing.heartbeat_interval, timing.backoff_max, timing.grace, timing.safety_margin, timing.lost_after
             ),
         }
     }

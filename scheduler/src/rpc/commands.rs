@@ -2,7 +2,7 @@
 
 use baton::v1::{
     DrainRunnerRequest, DrainRunnerResponse, DrainSchedulerRequest, DrainSchedulerResponse, Job, ResumeRunnerRequest,
-    ResumeRunnerResponse, ResumeSchedulerRequest, ResumeSchedulerResponse, Runner, RunRequest, RunResponse, Scheduler,
+    ResumeRunnerResponse, ResumeSchedulerRequest, ResumeSchedulerResponse, RunRequest, RunResponse, Runner, Scheduler,
     TerminateRequest, TerminateResponse, command_service_server::CommandService,
 };
 use tonic::{Request, Response, Status, async_trait};

@@ -10,9 +10,7 @@ use baton::v1;
 use super::status::Violation;
 use crate::{
     domain::{
-        definition::{
-            JobConfig, OnFailure, Retry, Shards, Split, Target, TaskConfig, TaskDefaults, TriggerRule,
-        },
+        definition::{JobConfig, OnFailure, Retry, Shards, Split, Target, TaskConfig, TaskDefaults, TriggerRule},
         gate::SkipCause,
         job::JobState,
         runner::RunnerState,
@@ -39,7 +37,8 @@ pub(crate) fn read_timestamp(
     time: Option<prost_types::Timestamp>,
 ) -> Result<Option<Timestamp>, Violation> {
     let Some(time) = time else { return Ok(None) };
-    let micros = time.seconds.checked_mul(1_000_000).and_then(|micros| micros.checked_add(i64::from(time.nanos / 1000)));
+    let micros =
+        time.seconds.checked_mul(1_000_000).and_then(|micros| micros.checked_add(i64::from(time.nanos / 1000)));
     match micros {
         Some(micros) if (0..1_000_000_000).contains(&time.nanos) => Ok(Some(Timestamp(micros))),
         _ => Err(Violation::new(field, "is no point in time")),
@@ -485,7 +484,11 @@ mod tests {
             env: labels.clone(),
             working_dir: "w".to_owned(),
             needs: vec!["t1".to_owned(), "t2".to_owned()],
-            shards: Some(Shards { split: Split::Items("{{ x }}".to_owned()), max_parallel: 2, min_success_percent: 50 }),
+            shards: Some(Shards {
+                split: Split::Items("{{ x }}".to_owned()),
+                max_parallel: 2,
+                min_success_percent: 50,
+            }),
             timeout: Some(Duration::from_secs(60)),
             match_labels: labels.clone(),
             retry: retry.clone(),

@@ -117,9 +117,10 @@ impl JobConfigs {
         let listing = Listing::new("List", &(&namespace, &labels));
         let after: Option<ConfigKey> = listing.key(&request.page_token)?;
         let page = self.0.store.configs(namespace.as_deref(), &labels, after.as_ref(), size).await?;
-        let last = page.rows.last().map(|config| {
-            listing.token(&ConfigKey { namespace: config.namespace.clone(), name: config.name.clone() })
-        });
+        let last = page
+            .rows
+            .last()
+            .map(|config| listing.token(&ConfigKey { namespace: config.namespace.clone(), name: config.name.clone() }));
         let listed = page.rows.into_iter().map(|config| ListedJobConfig {
             namespace: config.namespace,
             name: config.name,
@@ -183,10 +184,7 @@ impl JobConfigs {
 }
 
 /// The valid definitions of a request, each with its text, or everything that is wrong with any of them.
-fn definitions(
-    given: Option<apply_request::Definition>,
-    namespace: &str,
-) -> Result<Vec<(JobConfig, String)>, Error> {
+fn definitions(given: Option<apply_request::Definition>, namespace: &str) -> Result<Vec<(JobConfig, String)>, Error> {
     match given {
         None => Err(Error::invalid("source", "one of source, config must be set")),
         Some(apply_request::Definition::Source(source)) => {

@@ -135,10 +135,7 @@ impl JobService for Jobs {
 
     type WatchJobStream = ReceiverStream<Result<WatchJobResponse, Status>>;
 
-    async fn watch_job(
-        &self,
-        request: Request<WatchJobRequest>,
-    ) -> Result<Response<Self::WatchJobStream>, Status> {
+    async fn watch_job(&self, request: Request<WatchJobRequest>) -> Result<Response<Self::WatchJobStream>, Status> {
         Ok(Response::new(watch::start(&self.0, request.into_inner()).await?))
     }
 

@@ -66,10 +66,7 @@ fn check(tail_lines: u32, cursor: &str) -> Result<(), Error> {
 impl LogService for Logs {
     type AppendStream = append::Answers;
 
-    async fn append(
-        &self,
-        request: Request<Streaming<AppendRequest>>,
-    ) -> Result<Response<Self::AppendStream>, Status> {
+    async fn append(&self, request: Request<Streaming<AppendRequest>>) -> Result<Response<Self::AppendStream>, Status> {
         Ok(Response::new(append::start(&self.0, request.into_inner())))
     }
 

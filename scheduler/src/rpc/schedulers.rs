@@ -1,8 +1,6 @@
 //! Reads schedulers.
 
-use baton::v1::{
-    ListSchedulersRequest, ListSchedulersResponse, Scheduler, scheduler_service_server::SchedulerService,
-};
+use baton::v1::{ListSchedulersRequest, ListSchedulersResponse, Scheduler, scheduler_service_server::SchedulerService};
 use tonic::{Request, Response, Status, async_trait};
 use uuid::Uuid;
 

@@ -57,8 +57,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    const ALL: [Self; 6] =
-        [Self::JobConfig, Self::Version, Self::Job, Self::Task, Self::Runner, Self::Scheduler];
+    const ALL: [Self; 6] = [Self::JobConfig, Self::Version, Self::Job, Self::Task, Self::Runner, Self::Scheduler];
 
     fn words(self) -> &'static str {
         match self {
@@ -158,7 +157,9 @@ impl From<Error> for Status {
                 details.add_bad_request_violation(field, &message);
                 Status::with_error_details(Code::InvalidArgument, message, details)
             }
-            Error::NotFound { kind, name, suggestion } => not_found(kind.words(), kind.reason(), kind.next_step(), &name, suggestion),
+            Error::NotFound { kind, name, suggestion } => {
+                not_found(kind.words(), kind.reason(), kind.next_step(), &name, suggestion)
+            }
             Error::Refused(refusal) => refused(refusal),
             Error::Store(error) => store_failed(&error),
         }
@@ -190,12 +191,10 @@ fn not_found(words: &str, reason: &str, next_step: &str, name: &str, suggestion:
 
 fn refused(refusal: request::Error) -> Status {
     match refusal {
-        request::Error::NotFound { kind, name } => {
-            match Kind::ALL.into_iter().find(|known| known.words() == kind) {
-                Some(kind) => Error::not_found(kind, name).into(),
-                None => not_found(kind, "NOT_FOUND", "look at its name", &name, None),
-            }
-        }
+        request::Error::NotFound { kind, name } => match Kind::ALL.into_iter().find(|known| known.words() == kind) {
+            Some(kind) => Error::not_found(kind, name).into(),
+            None => not_found(kind, "NOT_FOUND", "look at its name", &name, None),
+        },
         request::Error::Invalid { field, message } => invalid(&[Violation::new(field, message)]),
         request::Error::Conflict { reason, message } => {
             let code = match reason {

@@ -9,7 +9,14 @@ use tokio_stream::{Stream, StreamExt as _, wrappers::ReceiverStream};
 use tonic::{Status, Streaming};
 use uuid::Uuid;
 
-use super::{Answer, super::{api::{Api, Fields}, convert, status::Error}};
+use super::{
+    super::{
+        api::{Api, Fields},
+        convert,
+        status::Error,
+    },
+    Answer,
+};
 use crate::store::log::{CHUNK_BYTES_MAX, Output, Pending, Piece, Stream as LogStream};
 
 /// How many pieces of one stream may wait to be stored.
@@ -91,8 +98,7 @@ impl Intake {
             fields.refuse("offset", "is beyond what an output can have");
         }
         fields.check()?;
-        let answer =
-            AppendResponse { task: request.task, stream: request.stream, stored: 0, refused: String::new() };
+        let answer = AppendResponse { task: request.task, stream: request.stream, stored: 0, refused: String::new() };
         let Some(job_id) = self.job_of(task_id).await? else {
             let stored = request.offset + request.data.len() as u64;
             let refused = "there is no such task any more".to_owned();

@@ -12,7 +12,7 @@ use super::{
         api::{Api, STREAM_QUEUE_MAX},
         status::Error,
     },
-    Cursor, PAGE_BYTES_DEFAULT, PAGE_BYTES_MAX, PAGE_BYTES_MARGIN, Selected, check,
+    Cursor, PAGE_BYTES_DEFAULT, PAGE_BYTES_MARGIN, PAGE_BYTES_MAX, Selected, check,
 };
 use crate::store::log::Arrivals;
 
