@@ -28,6 +28,7 @@ impl MigrationTrait for Migration {
             );
             CREATE UNIQUE INDEX log_chunk_offset ON log_chunk (task_id, lease, stream, end_offset);
             CREATE INDEX log_chunk_job ON log_chunk (job_id, id);
+            CREATE INDEX log_chunk_task ON log_chunk (task_id, id);
             ",
         )
         .await

@@ -4,4 +4,5 @@
 
 pub mod domain;
 pub mod flow;
+mod rpc;
 pub mod store;

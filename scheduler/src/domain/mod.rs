@@ -11,6 +11,8 @@ pub mod output;
 pub mod params;
 pub mod pick;
 pub mod reference;
+pub mod runner;
+pub mod scheduler;
 pub mod selector;
 pub mod task;
 pub mod template;

@@ -6,7 +6,7 @@ use tokio::sync::mpsc;
 use uuid::Uuid;
 
 use super::{
-    engine::{Engine, Settings},
+    Engine, Settings,
     request::{Apply, Caller, Run, Terminate},
 };
 use crate::{
@@ -35,9 +35,10 @@ impl Scene {
         for world in testing::worlds().await {
             let settings = Settings {
                 store: world.store.clone(),
-                timing: Timing::from_beat(Duration::from_secs(10), Duration::from_secs(10)),
+                timing: Timing::default(),
                 scheduler: Uuid::now_v7(),
                 address: "127.0.0.1:7420".to_owned(),
+                hold_for: Duration::from_secs(600),
             };
             let (engine, _) = Engine::start(settings);
             scenes.push(Self { world, engine });

@@ -1,6 +1,6 @@
 //! What can go wrong with the database, in words that say what to do.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, sync::Arc};
 
 use sea_orm::{DbErr, RuntimeErr, SqlErr, sqlx};
 
@@ -77,6 +77,12 @@ pub enum Error {
         /// How many were.
         written: u64,
     },
+    /// The store is closed, or being closed.
+    #[error("the scheduler is stopping")]
+    Stopped,
+    /// What went wrong for everything that was written together.
+    #[error(transparent)]
+    Shared(Arc<Self>),
     /// A row holds what this version cannot read.
     #[error("{table} {row} holds what this version cannot read: {problem}")]
     Unreadable {
@@ -92,12 +98,20 @@ pub enum Error {
 impl Error {
     /// Whether the same transaction may work when it is tried again at once.
     pub fn is_contended(&self) -> bool {
-        matches!(self, Self::Contended(_) | Self::Missed { .. })
+        match self {
+            Self::Contended(_) | Self::Missed { .. } => true,
+            Self::Shared(inner) => inner.is_contended(),
+            _ => false,
+        }
     }
 
     /// Whether the database is away, so that it is worth trying again later and nothing is wrong with the request.
     pub fn is_unreachable(&self) -> bool {
-        matches!(self, Self::Unreachable(_))
+        match self {
+            Self::Unreachable(_) | Self::Stopped => true,
+            Self::Shared(inner) => inner.is_unreachable(),
+            _ => false,
+        }
     }
 }
 

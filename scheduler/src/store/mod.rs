@@ -1,9 +1,12 @@
 //! What is written. Each question and each transition has a named function; rows turn into domain values at the door.
 
 pub mod config;
+mod entity;
 mod error;
 pub mod job;
+pub mod log;
 mod open;
+pub mod read;
 pub mod request;
 mod row;
 pub mod runner;
@@ -32,6 +35,10 @@ pub struct Store {
     beats: DatabaseConnection,
     /// Everything that only reads.
     reader: DatabaseConnection,
+    /// The output of tasks.
+    logs: log::Logs,
+    /// The versions of job configs used last.
+    definitions: Arc<read::Definitions>,
     /// Held for as long as the store is open; keeps a second scheduler away from a SQLite file.
     _lock: Option<Arc<File>>,
 }
@@ -79,14 +86,20 @@ impl Store {
         })
     }
 
+    /// The output of tasks.
+    pub fn logs(&self) -> &log::Logs {
+        &self.logs
+    }
+
     /// Whether the database answers.
     pub async fn ping(&self) -> Result<(), Error> {
         self.reader.query_one_raw(sql::statement(self.backend, "SELECT 1", &[])).await?;
         Ok(())
     }
 
-    /// Closes every connection, once what they do is done.
+    /// Closes every connection, once what they do is done. Output that was taken in is stored first.
     pub async fn close(&self) -> Result<(), Error> {
+        self.logs.close().await?;
         for connection in [&self.reader, &self.beats, &self.writer] {
             connection.clone().close().await?;
         }

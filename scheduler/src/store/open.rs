@@ -20,10 +20,12 @@ use sea_orm::{
     },
 };
 
-use super::{Error, Store, Tx, sql};
+use super::{Error, Store, Tx, log::Logs, sql};
 
 /// How many connections read. Questions wait for one of them, never the engine.
 const READERS: u32 = 8;
+/// How many connections read output on SQLite, where it lies in a file of its own.
+const LOG_READERS: u32 = 4;
 /// How long a question waits for a free connection before it is answered with "try again".
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long SQLite waits for the lock of another connection.
@@ -109,7 +111,8 @@ async fn open_sqlite(path: &Path) -> Result<Store, Error> {
         .synchronous(SqliteSynchronous::Full)
         .busy_timeout(BUSY_TIMEOUT)
         .disable_statement_logging();
-    let pool = |options: SqliteConnectOptions, size: u32| {
+    let pool = |path: &Path, options: &SqliteConnectOptions, size: u32| {
+        let (path, options) = (path.to_owned(), options.clone().filename(path));
         // A connection to a file does not age, and the lock of a half-open pool must not move.
         let pool = SqlitePoolOptions::new()
             .max_connections(size)
@@ -117,12 +120,40 @@ async fn open_sqlite(path: &Path) -> Result<Store, Error> {
             .idle_timeout(None)
             .max_lifetime(None)
             .test_before_acquire(false);
-        async move { pool.connect_with(options).await.map_err(|error| cannot_open(path, &error)) }
+        async move {
+            let pool = pool.connect_with(options).await;
+            pool.map(DatabaseConnection::from).map_err(|error| cannot_open(&path, &error))
+        }
     };
-    let writer = DatabaseConnection::from(pool(options.clone(), 1).await?);
+    let logs = logs_beside(path);
+    let writer = pool(path, &options, 1).await?;
     migrate::<Migrator>(&writer, DbBackend::Sqlite).await?;
-    let reader = DatabaseConnection::from(pool(options.pragma("query_only", "on"), READERS).await?);
-    Ok(Store { backend: DbBackend::Sqlite, beats: writer.clone(), writer, reader, _lock: Some(Arc::new(lock)) })
+    let log_writer = pool(&logs, &options, 1).await?;
+    migrate::<LogMigrator>(&log_writer, DbBackend::Sqlite).await?;
+    let read_only = options.pragma("query_only", "on");
+    let reader = pool(path, &read_only, READERS).await?;
+    let log_reader = pool(&logs, &read_only, LOG_READERS).await?;
+    let logs = Logs::start(DbBackend::Sqlite, log_writer, log_reader);
+    Ok(Store {
+        backend: DbBackend::Sqlite,
+        beats: writer.clone(),
+        writer,
+        reader,
+        logs,
+        definitions: Arc::default(),
+        _lock: Some(Arc::new(lock)),
+    })
+}
+
+/// The path of the log store: `baton-logs.db` for `baton.db`.
+fn logs_beside(database: &Path) -> PathBuf {
+    let mut name = database.file_stem().unwrap_or_default().to_owned();
+    name.push("-logs");
+    if let Some(extension) = database.extension() {
+        name.push(".");
+        name.push(extension);
+    }
+    database.with_file_name(name)
 }
 
 /// Takes the file beside the database that says who has it. The lock ends with the process, however it ends.
@@ -197,7 +228,17 @@ async fn open_postgres(url: &str) -> Result<Store, Error> {
     let writer = pool(1).await?;
     migrate::<Migrator>(&writer, DbBackend::Postgres).await?;
     migrate::<LogMigrator>(&writer, DbBackend::Postgres).await?;
-    Ok(Store { backend: DbBackend::Postgres, writer, beats: pool(1).await?, reader: pool(READERS).await?, _lock: None })
+    let reader = pool(READERS).await?;
+    let logs = Logs::start(DbBackend::Postgres, pool(1).await?, reader.clone());
+    Ok(Store {
+        backend: DbBackend::Postgres,
+        writer,
+        beats: pool(1).await?,
+        reader,
+        logs,
+        definitions: Arc::default(),
+        _lock: None,
+    })
 }
 
 fn cannot_connect(address: &str, error: &sqlx::Error) -> Error {

@@ -1,0 +1,581 @@
+//! Messages into values and back. Total: what has no meaning is an error that names its field.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    time::Duration,
+};
+
+use baton::v1;
+
+use super::status::Violation;
+use crate::{
+    domain::{
+        definition::{JobConfig, OnFailure, Retry, Shards, Split, Target, TaskConfig, TaskDefaults, TriggerRule},
+        gate::SkipCause,
+        job::JobState,
+        runner::RunnerState,
+        scheduler::SchedulerState,
+        task::{Kind, TaskState},
+        time::Timestamp,
+    },
+    store::{log, read},
+};
+
+pub(crate) fn timestamp(time: Timestamp) -> prost_types::Timestamp {
+    let nanos = i32::try_from(time.0.rem_euclid(1_000_000) * 1000).expect("less than a second has nine digits");
+    prost_types::Timestamp { seconds: time.0.div_euclid(1_000_000), nanos }
+}
+
+pub(crate) fn duration(span: Duration) -> prost_types::Duration {
+    let seconds = i64::try_from(span.as_secs()).unwrap_or(i64::MAX);
+    prost_types::Duration { seconds, nanos: span.subsec_nanos().cast_signed() }
+}
+
+/// An instant, if the field is set.
+pub(crate) fn read_timestamp(
+    field: &str,
+    time: Option<prost_types::Timestamp>,
+) -> Result<Option<Timestamp>, Violation> {
+    let Some(time) = time else { return Ok(None) };
+    let micros =
+        time.seconds.checked_mul(1_000_000).and_then(|micros| micros.checked_add(i64::from(time.nanos / 1000)));
+    match micros {
+        Some(micros) if (0..1_000_000_000).contains(&time.nanos) => Ok(Some(Timestamp(micros))),
+        _ => Err(Violation::new(field, "is no point in time")),
+    }
+}
+
+/// A span of time, if the field is set.
+pub(crate) fn read_duration(field: &str, span: Option<prost_types::Duration>) -> Result<Option<Duration>, Violation> {
+    let Some(span) = span else { return Ok(None) };
+    match (u64::try_from(span.seconds), u32::try_from(span.nanos)) {
+        (Ok(seconds), Ok(nanos)) if nanos < 1_000_000_000 => Ok(Some(Duration::new(seconds, nanos))),
+        _ => Err(Violation::new(field, "is no span of time: it must not be negative")),
+    }
+}
+
+pub(crate) fn sorted(map: HashMap<String, String>) -> BTreeMap<String, String> {
+    map.into_iter().collect()
+}
+
+fn unsorted(map: &BTreeMap<String, String>) -> HashMap<String, String> {
+    map.iter().map(|(key, value)| (key.clone(), value.clone())).collect()
+}
+
+pub(crate) fn job_state(state: JobState) -> v1::JobState {
+    match state {
+        JobState::Created => v1::JobState::Created,
+        JobState::Running => v1::JobState::Running,
+        JobState::Finished => v1::JobState::Finished,
+        JobState::Failed => v1::JobState::Failed,
+        JobState::Skipped => v1::JobState::Skipped,
+        JobState::Terminating => v1::JobState::Terminating,
+        JobState::Terminated => v1::JobState::Terminated,
+    }
+}
+
+pub(crate) fn task_state(state: TaskState) -> v1::TaskState {
+    match state {
+        TaskState::Created => v1::TaskState::Created,
+        TaskState::Queued => v1::TaskState::Queued,
+        TaskState::Dispatched => v1::TaskState::Dispatched,
+        TaskState::Running => v1::TaskState::Running,
+        TaskState::Callback => v1::TaskState::Callback,
+        TaskState::Finished => v1::TaskState::Finished,
+        TaskState::Failed => v1::TaskState::Failed,
+        TaskState::Skipped => v1::TaskState::Skipped,
+        TaskState::Terminating => v1::TaskState::Terminating,
+        TaskState::Terminated => v1::TaskState::Terminated,
+    }
+}
+
+/// The states that a filter names.
+pub(crate) fn read_job_states(field: &str, states: &[i32]) -> Result<Vec<JobState>, Vec<Violation>> {
+    read_states(field, states, &JobState::ALL, |state| job_state(state).into())
+}
+
+/// The states that a filter names.
+pub(crate) fn read_task_states(field: &str, states: &[i32]) -> Result<Vec<TaskState>, Vec<Violation>> {
+    read_states(field, states, &TaskState::ALL, |state| task_state(state).into())
+}
+
+fn read_states<T: Copy>(
+    field: &str,
+    states: &[i32],
+    all: &[T],
+    number: impl Fn(T) -> i32,
+) -> Result<Vec<T>, Vec<Violation>> {
+    let (mut read, mut violations) = (Vec::new(), Vec::new());
+    for (position, wanted) in states.iter().enumerate() {
+        match all.iter().find(|state| number(**state) == *wanted) {
+            Some(state) => read.push(*state),
+            None => violations.push(Violation::new(format!("{field}[{position}]"), "is no state")),
+        }
+    }
+    if violations.is_empty() { Ok(read) } else { Err(violations) }
+}
+
+pub(crate) fn job(job: read::Job) -> v1::Job {
+    v1::Job {
+        id: job.id.to_string(),
+        namespace: job.namespace,
+        name: job.name,
+        version: job.version,
+        state: job_state(job.state).into(),
+        reason: job.reason,
+        trigger: v1::TriggerKind::Manual.into(),
+        params: job.params.into_iter().collect(),
+        labels: job.labels.into_iter().collect(),
+        create_time: Some(timestamp(job.created_at)),
+        start_time: job.started_at.map(timestamp),
+        end_time: job.ended_at.map(timestamp),
+        seq: job.seq,
+        tasks_total: job.tasks_total,
+        tasks_ended: job.tasks_ended,
+        tasks_failed: job.tasks_failed,
+        tasks: Vec::new(),
+        stopping: job.stopping,
+    }
+}
+
+pub(crate) fn task(task: read::Task) -> v1::Task {
+    let kind = match task.kind {
+        Kind::Task => v1::TaskKind::Task,
+        Kind::Group => v1::TaskKind::Group,
+        Kind::Shard => v1::TaskKind::Shard,
+    };
+    let skip_cause = match task.skip_cause {
+        None => v1::SkipCause::Unspecified,
+        Some(SkipCause::Condition) => v1::SkipCause::Condition,
+        Some(SkipCause::UpstreamFailed) => v1::SkipCause::UpstreamFailed,
+    };
+    let shard_states = task.shard_states.into_iter();
+    v1::Task {
+        id: task.id.to_string(),
+        job_id: task.job_id.to_string(),
+        name: task.name,
+        kind: kind.into(),
+        group_id: task.group_id.map(|id| id.to_string()).unwrap_or_default(),
+        shard_index: task.shard_index,
+        shard_count: task.shard_count,
+        shard_item: task.shard_item,
+        state: task_state(task.state).into(),
+        reason: task.reason,
+        skip_cause: skip_cause.into(),
+        attempt: task.attempt,
+        max_attempts: task.max_attempts,
+        lease: task.lease,
+        runner_id: task.runner_id.unwrap_or_default(),
+        slot: task.slot,
+        exit_code: task.exit_code,
+        exit_signal: task.exit_signal,
+        output: task.output,
+        create_time: Some(timestamp(task.created_at)),
+        queue_time: task.queued_at.map(timestamp),
+        dispatch_time: task.dispatched_at.map(timestamp),
+        start_time: task.started_at.map(timestamp),
+        end_time: task.ended_at.map(timestamp),
+        not_before: task.not_before.map(timestamp),
+        needs: task.needs,
+        seq: task.seq,
+        shard_states: shard_states
+            .map(|(state, count)| v1::StateCount { state: task_state(state).into(), count })
+            .collect(),
+        attempts: Vec::new(),
+        stdout_bytes: task.stdout_bytes,
+        stderr_bytes: task.stderr_bytes,
+    }
+}
+
+pub(crate) fn attempt(attempt: read::Attempt) -> v1::Attempt {
+    v1::Attempt {
+        number: attempt.number,
+        lease: attempt.lease,
+        runner_id: attempt.runner_id.unwrap_or_default(),
+        reason: attempt.reason,
+        exit_code: attempt.exit_code,
+        exit_signal: attempt.exit_signal,
+        start_time: attempt.started_at.map(timestamp),
+        end_time: Some(timestamp(attempt.ended_at)),
+        gone: attempt.gone,
+    }
+}
+
+pub(crate) fn runner(runner: read::Runner, state: RunnerState) -> v1::Runner {
+    let state = match state {
+        RunnerState::Online => v1::RunnerState::Online,
+        RunnerState::Draining => v1::RunnerState::Draining,
+        RunnerState::Silent => v1::RunnerState::Silent,
+        RunnerState::Offline => v1::RunnerState::Offline,
+    };
+    v1::Runner {
+        id: runner.id,
+        state: state.into(),
+        labels: runner.labels.into_iter().collect(),
+        version: runner.version,
+        capabilities: runner.capabilities,
+        slots: runner.slots,
+        slots_busy: runner.slots_busy,
+        last_seen_time: Some(timestamp(runner.last_seen_at)),
+        scheduler_id: runner.scheduler_id.map(|id| id.to_string()).unwrap_or_default(),
+        reason: runner.drain_reason,
+        create_time: Some(timestamp(runner.created_at)),
+    }
+}
+
+pub(crate) fn scheduler(scheduler: read::Scheduler, state: SchedulerState) -> v1::Scheduler {
+    let state = match state {
+        SchedulerState::Working => v1::SchedulerState::Working,
+        SchedulerState::Drained => v1::SchedulerState::Drained,
+        SchedulerState::Offline => v1::SchedulerState::Offline,
+    };
+    v1::Scheduler {
+        id: scheduler.id.to_string(),
+        address: scheduler.address,
+        version: scheduler.version,
+        state: state.into(),
+        start_time: Some(timestamp(scheduler.started_at)),
+        last_seen_time: Some(timestamp(scheduler.last_seen_at)),
+        runners: scheduler.runners,
+    }
+}
+
+pub(crate) fn log_stream(stream: log::Stream) -> v1::LogStream {
+    match stream {
+        log::Stream::Stdout => v1::LogStream::Stdout,
+        log::Stream::Stderr => v1::LogStream::Stderr,
+    }
+}
+
+/// Which output a request names; both when it names none.
+pub(crate) fn read_log_stream(field: &str, stream: i32) -> Result<Option<log::Stream>, Violation> {
+    match v1::LogStream::try_from(stream) {
+        Ok(v1::LogStream::Unspecified) => Ok(None),
+        Ok(v1::LogStream::Stdout) => Ok(Some(log::Stream::Stdout)),
+        Ok(v1::LogStream::Stderr) => Ok(Some(log::Stream::Stderr)),
+        Err(_) => Err(Violation::new(field, "is no output: LOG_STREAM_STDOUT or LOG_STREAM_STDERR")),
+    }
+}
+
+pub(crate) fn job_config(config: &JobConfig) -> v1::JobConfig {
+    let defaults = &config.task_defaults;
+    let none = *defaults == TaskDefaults::default();
+    v1::JobConfig {
+        namespace: config.namespace.clone(),
+        name: config.name.clone(),
+        labels: unsorted(&config.labels),
+        params: unsorted(&config.params),
+        timeout: config.timeout.map(duration),
+        task_defaults: (!none).then(|| v1::TaskDefaults {
+            timeout: defaults.timeout.map(duration),
+            retry: defaults.retry.as_ref().map(retry),
+            runner: selector(&defaults.match_labels),
+            env: unsorted(&defaults.env),
+            working_dir: defaults.working_dir.clone(),
+            trigger_rule: trigger_rule(defaults.trigger_rule).into(),
+            on_failure: on_failure(defaults.on_failure).into(),
+        }),
+        tasks: config.tasks.iter().map(task_config).collect(),
+        fail_fast: config.fail_fast,
+    }
+}
+
+pub(crate) fn task_config(task: &TaskConfig) -> v1::TaskConfig {
+    let target = match &task.target {
+        Target::Command(argv) => v1::task_config::Target::Command(v1::CommandTarget { argv: argv.clone() }),
+        Target::Shell(script) => v1::task_config::Target::Shell(script.clone()),
+    };
+    v1::TaskConfig {
+        name: task.name.clone(),
+        target: Some(target),
+        env: unsorted(&task.env),
+        working_dir: task.working_dir.clone(),
+        needs: task.needs.clone(),
+        shards: task.shards.as_ref().map(shards),
+        timeout: task.timeout.map(duration),
+        runner: selector(&task.match_labels),
+        retry: task.retry.as_ref().map(retry),
+        trigger_rule: trigger_rule(task.trigger_rule).into(),
+        when: task.when.clone(),
+        on_failure: on_failure(task.on_failure).into(),
+        enabled: task.enabled,
+        priority: task.priority,
+    }
+}
+
+fn shards(shards: &Shards) -> v1::Shards {
+    let (count, items, one_per_runner) = match &shards.split {
+        Split::Count(count) => (*count, String::new(), false),
+        Split::Items(items) => (0, items.clone(), false),
+        Split::OnePerRunner => (0, String::new(), true),
+    };
+    let min_success_percent = Some(shards.min_success_percent).filter(|percent| *percent != 100);
+    v1::Shards { count, items, one_per_runner, max_parallel: shards.max_parallel, min_success_percent }
+}
+
+fn retry(retry: &Retry) -> v1::Retry {
+    let delay = Some(retry.delay).filter(|delay| !delay.is_zero()).map(duration);
+    v1::Retry { max_attempts: retry.max_attempts, delay }
+}
+
+fn selector(labels: &BTreeMap<String, String>) -> Option<v1::RunnerSelector> {
+    (!labels.is_empty()).then(|| v1::RunnerSelector { match_labels: unsorted(labels) })
+}
+
+fn trigger_rule(rule: Option<TriggerRule>) -> v1::TriggerRule {
+    match rule {
+        None => v1::TriggerRule::Unspecified,
+        Some(TriggerRule::AllSuccess) => v1::TriggerRule::AllSuccess,
+        Some(TriggerRule::AllDone) => v1::TriggerRule::AllDone,
+        Some(TriggerRule::AllFailed) => v1::TriggerRule::AllFailed,
+        Some(TriggerRule::AllSkipped) => v1::TriggerRule::AllSkipped,
+        Some(TriggerRule::OneSuccess) => v1::TriggerRule::OneSuccess,
+        Some(TriggerRule::OneFailed) => v1::TriggerRule::OneFailed,
+        Some(TriggerRule::OneDone) => v1::TriggerRule::OneDone,
+        Some(TriggerRule::NoneFailed) => v1::TriggerRule::NoneFailed,
+        Some(TriggerRule::NoneFailedMinOneSuccess) => v1::TriggerRule::NoneFailedMinOneSuccess,
+        Some(TriggerRule::NoneSkipped) => v1::TriggerRule::NoneSkipped,
+        Some(TriggerRule::Always) => v1::TriggerRule::Always,
+    }
+}
+
+fn on_failure(policy: Option<OnFailure>) -> v1::OnFailure {
+    match policy {
+        None => v1::OnFailure::Unspecified,
+        Some(OnFailure::Fail) => v1::OnFailure::Fail,
+        Some(OnFailure::Stop) => v1::OnFailure::Stop,
+        Some(OnFailure::Ignore) => v1::OnFailure::Ignore,
+    }
+}
+
+/// A definition out of a message. What the message cannot say is told for all fields at once; what makes no sense as a
+/// definition is told by its validation.
+pub(crate) fn read_job_config(field: &str, config: v1::JobConfig) -> Result<JobConfig, Vec<Violation>> {
+    let mut reader = Reader::default();
+    let defaults = config.task_defaults.unwrap_or_default();
+    let inside = format!("{field}.task_defaults");
+    let task_defaults = TaskDefaults {
+        timeout: reader.duration(format!("{inside}.timeout"), defaults.timeout),
+        retry: reader.retry(&format!("{inside}.retry"), defaults.retry),
+        match_labels: sorted(defaults.runner.unwrap_or_default().match_labels),
+        env: sorted(defaults.env),
+        working_dir: defaults.working_dir,
+        trigger_rule: reader.trigger_rule(format!("{inside}.trigger_rule"), defaults.trigger_rule),
+        on_failure: reader.on_failure(format!("{inside}.on_failure"), defaults.on_failure),
+    };
+    let tasks = config.tasks.into_iter().enumerate();
+    let tasks = tasks.map(|(position, task)| reader.task(&format!("{field}.tasks[{position}]"), task)).collect();
+    let config = JobConfig {
+        namespace: config.namespace,
+        name: config.name,
+        labels: sorted(config.labels),
+        params: sorted(config.params),
+        timeout: reader.duration(format!("{field}.timeout"), config.timeout),
+        task_defaults,
+        tasks,
+        fail_fast: config.fail_fast,
+    };
+    if reader.violations.is_empty() { Ok(config) } else { Err(reader.violations) }
+}
+
+/// Reads fields and remembers what was wrong with them.
+#[derive(Default)]
+struct Reader {
+    violations: Vec<Violation>,
+}
+
+impl Reader {
+    fn task(&mut self, field: &str, task: v1::TaskConfig) -> TaskConfig {
+        let target = match task.target {
+            Some(v1::task_config::Target::Command(command)) => Target::Command(command.argv),
+            Some(v1::task_config::Target::Shell(script)) => Target::Shell(script),
+            None => {
+                self.refuse(field, "says nothing to run: one of command, shell must be set");
+                Target::default()
+            }
+        };
+        TaskConfig {
+            name: task.name,
+            target,
+            env: sorted(task.env),
+            working_dir: task.working_dir,
+            needs: task.needs,
+            shards: task.shards.and_then(|shards| self.shards(&format!("{field}.shards"), shards)),
+            timeout: self.duration(format!("{field}.timeout"), task.timeout),
+            match_labels: sorted(task.runner.unwrap_or_default().match_labels),
+            retry: self.retry(&format!("{field}.retry"), task.retry),
+            trigger_rule: self.trigger_rule(format!("{field}.trigger_rule"), task.trigger_rule),
+            when: task.when,
+            on_failure: self.on_failure(format!("{field}.on_failure"), task.on_failure),
+            enabled: task.enabled,
+            priority: task.priority,
+        }
+    }
+
+    fn shards(&mut self, field: &str, shards: v1::Shards) -> Option<Shards> {
+        let split = match (shards.count, shards.items.is_empty(), shards.one_per_runner) {
+            (1.., true, false) => Split::Count(shards.count),
+            (0, false, false) => Split::Items(shards.items),
+            (0, true, true) => Split::OnePerRunner,
+            _ => {
+                self.refuse(field, "exactly one of count, items, one_per_runner must be set");
+                return None;
+            }
+        };
+        let min_success_percent = shards.min_success_percent.unwrap_or(100);
+        Some(Shards { split, max_parallel: shards.max_parallel, min_success_percent })
+    }
+
+    fn retry(&mut self, field: &str, retry: Option<v1::Retry>) -> Option<Retry> {
+        let retry = retry?;
+        let delay = self.duration(format!("{field}.delay"), retry.delay).unwrap_or_default();
+        Some(Retry { max_attempts: retry.max_attempts, delay })
+    }
+
+    fn duration(&mut self, field: String, span: Option<prost_types::Duration>) -> Option<Duration> {
+        read_duration(&field, span).unwrap_or_else(|violation| {
+            self.violations.push(violation);
+            None
+        })
+    }
+
+    fn trigger_rule(&mut self, field: String, rule: i32) -> Option<TriggerRule> {
+        let known = TriggerRule::ALL.into_iter().find(|known| i32::from(trigger_rule(Some(*known))) == rule);
+        if known.is_none() && rule != i32::from(v1::TriggerRule::Unspecified) {
+            self.refuse(field, "is no trigger rule");
+        }
+        known
+    }
+
+    fn on_failure(&mut self, field: String, policy: i32) -> Option<OnFailure> {
+        let known = OnFailure::ALL.into_iter().find(|known| i32::from(on_failure(Some(*known))) == policy);
+        if known.is_none() && policy != i32::from(v1::OnFailure::Unspecified) {
+            self.refuse(field, "is no failure policy");
+        }
+        known
+    }
+
+    fn refuse(&mut self, field: impl Into<String>, description: &str) {
+        self.violations.push(Violation::new(field, description));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn full() -> JobConfig {
+        let labels = BTreeMap::from([("pool".to_owned(), "etl".to_owned())]);
+        let retry = Some(Retry { max_attempts: 3, delay: Duration::from_millis(1500) });
+        let mut tasks: Vec<TaskConfig> = TriggerRule::ALL
+            .into_iter()
+            .zip(0..)
+            .map(|(rule, number)| TaskConfig {
+                name: format!("t{number}"),
+                target: Target::Command(vec!["echo".to_owned(), number.to_string()]),
+                trigger_rule: Some(rule),
+                on_failure: OnFailure::ALL.get(number % 4).copied(),
+                ..TaskConfig::default()
+            })
+            .collect();
+        tasks.push(TaskConfig {
+            name: "all".to_owned(),
+            target: Target::Shell("true".to_owned()),
+            env: labels.clone(),
+            working_dir: "w".to_owned(),
+            needs: vec!["t1".to_owned(), "t2".to_owned()],
+            shards: Some(Shards {
+                split: Split::Items("{{ x }}".to_owned()),
+                max_parallel: 2,
+                min_success_percent: 50,
+            }),
+            timeout: Some(Duration::from_secs(60)),
+            match_labels: labels.clone(),
+            retry: retry.clone(),
+            trigger_rule: None,
+            when: "true".to_owned(),
+            on_failure: None,
+            enabled: Some(false),
+            priority: -7,
+        });
+        JobConfig {
+            namespace: "data".to_owned(),
+            name: "etl".to_owned(),
+            labels: labels.clone(),
+            params: labels.clone(),
+            timeout: Some(Duration::from_secs(3600)),
+            task_defaults: TaskDefaults {
+                timeout: Some(Duration::from_secs(5)),
+                retry,
+                match_labels: labels.clone(),
+                env: labels,
+                working_dir: "d".to_owned(),
+                trigger_rule: Some(TriggerRule::AllDone),
+                on_failure: Some(OnFailure::Stop),
+            },
+            tasks,
+            fail_fast: true,
+        }
+    }
+
+    #[test]
+    fn a_definition_survives_the_way_out_and_back() {
+        let config = full();
+        assert_eq!(read_job_config("config", job_config(&config)).unwrap(), config);
+        let empty = JobConfig::default();
+        assert_eq!(read_job_config("config", job_config(&empty)).unwrap(), empty);
+        for split in [Split::Count(4), Split::OnePerRunner] {
+            let shards = Some(Shards { split, max_parallel: 0, min_success_percent: 100 });
+            let target = Target::Shell("true".to_owned());
+            let tasks = vec![TaskConfig { shards, target, ..TaskConfig::default() }];
+            let config = JobConfig { tasks, ..JobConfig::default() };
+            assert_eq!(read_job_config("config", job_config(&config)).unwrap(), config);
+        }
+    }
+
+    #[test]
+    fn every_field_without_a_meaning_is_named() {
+        let mut config = job_config(&full());
+        config.timeout = Some(prost_types::Duration { seconds: -1, nanos: 0 });
+        config.tasks[0].target = None;
+        config.tasks[1].trigger_rule = 99;
+        config.tasks[2].on_failure = 77;
+        config.tasks[3].shards = Some(v1::Shards { count: 2, one_per_runner: true, ..v1::Shards::default() });
+        let violations = read_job_config("config", config).unwrap_err();
+        let mut fields: Vec<&str> = violations.iter().map(|violation| violation.field.as_str()).collect();
+        fields.sort_unstable();
+        assert_eq!(
+            fields,
+            [
+                "config.tasks[0]",
+                "config.tasks[1].trigger_rule",
+                "config.tasks[2].on_failure",
+                "config.tasks[3].shards",
+                "config.timeout"
+            ]
+        );
+    }
+
+    #[test]
+    fn instants_and_spans_survive_the_way_out_and_back() {
+        for micros in [0, 1, -1, 1_764_500_000_123_456, -62_135_596_800_000_000] {
+            let time = Timestamp(micros);
+            assert_eq!(read_timestamp("t", Some(timestamp(time))).unwrap(), Some(time));
+        }
+        let span = Duration::new(5, 250_000_000);
+        assert_eq!(read_duration("d", Some(duration(span))).unwrap(), Some(span));
+        assert!(read_timestamp("t", Some(prost_types::Timestamp { seconds: i64::MAX, nanos: 0 })).is_err());
+        assert!(read_timestamp("t", Some(prost_types::Timestamp { seconds: 0, nanos: -1 })).is_err());
+    }
+
+    #[test]
+    fn every_state_has_a_number_and_every_number_a_state() {
+        let numbers: Vec<i32> = JobState::ALL.into_iter().map(|state| job_state(state).into()).collect();
+        assert_eq!(read_job_states("states", &numbers).unwrap(), JobState::ALL);
+        let numbers: Vec<i32> = TaskState::ALL.into_iter().map(|state| task_state(state).into()).collect();
+        assert_eq!(read_task_states("states", &numbers).unwrap(), TaskState::ALL);
+        let violations = read_task_states("states", &[3, 0, 99]).unwrap_err();
+        assert_eq!(violations[0].field, "states[1]");
+        assert_eq!(violations.len(), 2);
+    }
+}

@@ -1,0 +1,17 @@
+//! What is said: messages become values, answers become messages.
+
+mod api;
+mod caller;
+mod commands;
+mod convert;
+mod frames;
+mod heartbeat;
+mod job_configs;
+mod jobs;
+mod logs;
+mod page;
+mod runners;
+mod schedulers;
+pub(crate) mod server;
+mod status;
+mod watch;

@@ -1,0 +1,326 @@
+//! What goes wrong, as gRPC statuses: the one place where codes are chosen.
+//!
+//! | code | reason | when |
+//! |---|---|---|
+//! | `INVALID_ARGUMENT` | `INVALID_REQUEST` | fields are wrong; each of them is named |
+//! | `INVALID_ARGUMENT` | `AMBIGUOUS_ID` | a part of an id fits several |
+//! | `NOT_FOUND` | `JOB_NOT_FOUND`, … | there is no such thing; the closest name is told |
+//! | `ALREADY_EXISTS` | `REQUEST_ID_REUSED` | another request came under this id |
+//! | `FAILED_PRECONDITION` | such as `JOB_ENDED` | the request does not fit what is |
+//! | `ABORTED` | `CONTENDED` | others were in the way; the same may work at once |
+//! | `RESOURCE_EXHAUSTED` | `BUSY` | too much waits; try again later |
+//! | `UNAVAILABLE` | `UNAVAILABLE` | the database is away or the scheduler stops; try again, perhaps elsewhere |
+//! | `INTERNAL` | `INTERNAL` | a fault of ours; the log says more |
+
+use std::{collections::HashMap, error::Error as _, time::Duration};
+
+use strsim::jaro_winkler;
+use tonic::{Code, Status};
+use tonic_types::{ErrorDetails, StatusExt as _};
+use tracing::error;
+use uuid::Uuid;
+
+use crate::{flow::request, store};
+
+/// Whose reasons these are.
+const DOMAIN: &str = "baton";
+/// When to try again what was refused for a moment.
+const RETRY_DELAY: Duration = Duration::from_secs(1);
+/// How alike two names must be for one to be suggested for the other, from 0 to 1.
+const LIKENESS_MIN: f64 = 0.8;
+
+/// Something wrong with one field of a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Violation {
+    /// The path of the field, such as `config.tasks[3].timeout`.
+    pub(crate) field: String,
+    /// What is wrong with it and what would be right.
+    pub(crate) description: String,
+}
+
+impl Violation {
+    /// Says what is wrong with a field.
+    pub(crate) fn new(field: impl Into<String>, description: impl Into<String>) -> Self {
+        Self { field: field.into(), description: description.into() }
+    }
+}
+
+/// What can be looked for in vain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    JobConfig,
+    Version,
+    Job,
+    Task,
+    Runner,
+    Scheduler,
+}
+
+impl Kind {
+    const ALL: [Self; 6] = [Self::JobConfig, Self::Version, Self::Job, Self::Task, Self::Runner, Self::Scheduler];
+
+    fn words(self) -> &'static str {
+        match self {
+            Self::JobConfig => "job config",
+            Self::Version => "version",
+            Self::Job => "job",
+            Self::Task => "task",
+            Self::Runner => "runner",
+            Self::Scheduler => "scheduler",
+        }
+    }
+
+    fn reason(self) -> &'static str {
+        match self {
+            Self::JobConfig => "JOB_CONFIG_NOT_FOUND",
+            Self::Version => "VERSION_NOT_FOUND",
+            Self::Job => "JOB_NOT_FOUND",
+            Self::Task => "TASK_NOT_FOUND",
+            Self::Runner => "RUNNER_NOT_FOUND",
+            Self::Scheduler => "SCHEDULER_NOT_FOUND",
+        }
+    }
+
+    /// Where to look when no name comes close.
+    fn next_step(self) -> &'static str {
+        match self {
+            Self::JobConfig => "`baton get configs` lists what there is",
+            Self::Version => "ListVersions lists what there is",
+            Self::Job => "`baton get jobs` lists what there is",
+            Self::Task => "`baton get tasks` lists what there is",
+            Self::Runner => "`baton get runners` lists what there is",
+            Self::Scheduler => "`baton get schedulers` lists what there is",
+        }
+    }
+}
+
+/// Why a request is not answered.
+#[derive(Debug)]
+pub(crate) enum Error {
+    /// Fields of it are wrong.
+    Invalid(Vec<Violation>),
+    /// A part of an id fits several.
+    Ambiguous { field: &'static str, part: String, candidates: Vec<Uuid> },
+    /// There is no such thing.
+    NotFound { kind: Kind, name: String, suggestion: Option<String> },
+    /// The engine refused it.
+    Refused(request::Error),
+    /// The question could not be answered.
+    Store(store::Error),
+}
+
+impl Error {
+    /// One field is wrong.
+    pub(crate) fn invalid(field: impl Into<String>, description: impl Into<String>) -> Self {
+        Self::Invalid(vec![Violation::new(field, description)])
+    }
+
+    /// There is no such thing, and nothing like it is known.
+    pub(crate) fn not_found(kind: Kind, name: impl Into<String>) -> Self {
+        Self::NotFound { kind, name: name.into(), suggestion: None }
+    }
+
+    /// There is no such thing; the closest of the known names is told.
+    pub(crate) fn unknown<'a>(kind: Kind, name: &str, known: impl IntoIterator<Item = &'a str>) -> Self {
+        Self::NotFound { kind, name: name.to_owned(), suggestion: closest(name, known).map(str::to_owned) }
+    }
+}
+
+/// The known name that is most like the one given, if any is like it.
+pub(crate) fn closest<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let scored = known.into_iter().map(|name| (jaro_winkler(given, name), name));
+    let best = scored.filter(|(likeness, _)| *likeness >= LIKENESS_MIN).max_by(|a, b| a.0.total_cmp(&b.0));
+    best.map(|(_, name)| name)
+}
+
+impl From<store::Error> for Error {
+    fn from(error: store::Error) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl From<request::Error> for Error {
+    fn from(error: request::Error) -> Self {
+        Self::Refused(error)
+    }
+}
+
+impl From<Error> for Status {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Invalid(violations) => invalid(&violations),
+            Error::Ambiguous { field, part, candidates } => {
+                let candidates: Vec<String> = candidates.iter().map(Uuid::to_string).collect();
+                let candidates = candidates.join(", ");
+                let message = format!("{part:?} fits several: {candidates}; give more digits");
+                let mut details = details("AMBIGUOUS_ID", [("candidates", candidates)]);
+                details.add_bad_request_violation(field, &message);
+                Status::with_error_details(Code::InvalidArgument, message, details)
+            }
+            Error::NotFound { kind, name, suggestion } => {
+                not_found(kind.words(), kind.reason(), kind.next_step(), &name, suggestion)
+            }
+            Error::Refused(refusal) => refused(refusal),
+            Error::Store(error) => store_failed(&error),
+        }
+    }
+}
+
+fn invalid(violations: &[Violation]) -> Status {
+    let message = match violations {
+        [] => "the request is invalid".to_owned(),
+        [one] => format!("{}: {}", one.field, one.description),
+        [first, rest @ ..] => format!("{}: {} (and {} more)", first.field, first.description, rest.len()),
+    };
+    let mut details = details("INVALID_REQUEST", []);
+    for Violation { field, description } in violations {
+        details.add_bad_request_violation(field, description);
+    }
+    Status::with_error_details(Code::InvalidArgument, message, details)
+}
+
+fn not_found(words: &str, reason: &str, next_step: &str, name: &str, suggestion: Option<String>) -> Status {
+    let next = suggestion.as_ref().map_or_else(|| next_step.to_owned(), |name| format!("did you mean {name:?}?"));
+    let message = format!("{words} {name:?} does not exist; {next}");
+    let mut facts = vec![("kind", words.to_owned()), ("name", name.to_owned())];
+    facts.extend(suggestion.map(|suggestion| ("suggestion", suggestion)));
+    let mut details = details(reason, facts);
+    details.set_resource_info(words, name, "", &next);
+    Status::with_error_details(Code::NotFound, message, details)
+}
+
+fn refused(refusal: request::Error) -> Status {
+    match refusal {
+        request::Error::NotFound { kind, name } => match Kind::ALL.into_iter().find(|known| known.words() == kind) {
+            Some(kind) => Error::not_found(kind, name).into(),
+            None => not_found(kind, "NOT_FOUND", "look at its name", &name, None),
+        },
+        request::Error::Invalid(wrong) => {
+            let violations: Vec<Violation> =
+                wrong.into_iter().map(|(field, message)| Violation::new(field, message)).collect();
+            invalid(&violations)
+        }
+        request::Error::Conflict { reason, message } => {
+            let code = match reason {
+                "REQUEST_ID_REUSED" => Code::AlreadyExists,
+                "CONTENDED" => Code::Aborted,
+                _ => Code::FailedPrecondition,
+            };
+            Status::with_error_details(code, message, details(reason, []))
+        }
+        request::Error::Busy(what) => {
+            let message = format!("the scheduler is busy: {what}; try again in a moment");
+            Status::with_error_details(Code::ResourceExhausted, message, later("BUSY"))
+        }
+        request::Error::Unavailable(message) => unavailable(message),
+        request::Error::Internal(message) => internal(&message),
+    }
+}
+
+fn store_failed(error: &store::Error) -> Status {
+    if error.is_unreachable() {
+        return unavailable(format!("{error}; try again in a moment"));
+    }
+    if error.is_contended() {
+        let message = "other changes were in the way; try again";
+        return Status::with_error_details(Code::Aborted, message, later("CONTENDED"));
+    }
+    let mut causes = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        causes = format!("{causes}: {cause}");
+        source = cause.source();
+    }
+    internal(&causes)
+}
+
+fn unavailable(message: String) -> Status {
+    Status::with_error_details(Code::Unavailable, message, later("UNAVAILABLE"))
+}
+
+/// What went wrong inside goes to the log, with a mark that leads there, and not to the client.
+fn internal(causes: &str) -> Status {
+    let mark = Uuid::new_v4().simple().to_string();
+    error!(%mark, causes, "a request failed inside");
+    let message = format!("something went wrong inside the scheduler; its log says more under {mark}");
+    Status::with_error_details(Code::Internal, message, details("INTERNAL", [("mark", mark)]))
+}
+
+fn details(reason: &str, facts: impl IntoIterator<Item = (&'static str, String)>) -> ErrorDetails {
+    let facts: HashMap<String, String> = facts.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
+    ErrorDetails::with_error_info(reason, DOMAIN, facts)
+}
+
+fn later(reason: &str) -> ErrorDetails {
+    let mut details = details(reason, []);
+    details.set_retry_info(Some(RETRY_DELAY));
+    details
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reason(status: &Status) -> String {
+        status.get_error_details().error_info().unwrap().reason.clone()
+    }
+
+    #[test]
+    fn every_refusal_has_one_code_and_one_reason() {
+        let conflict = |reason| request::Error::Conflict { reason, message: "no".to_owned() };
+        let table = [
+            (request::Error::NotFound { kind: "job", name: "x".to_owned() }, Code::NotFound, "JOB_NOT_FOUND"),
+            (
+                request::Error::NotFound { kind: "job config", name: "x".to_owned() },
+                Code::NotFound,
+                "JOB_CONFIG_NOT_FOUND",
+            ),
+            (
+                request::Error::Invalid { field: "params".to_owned(), message: "no".to_owned() },
+                Code::InvalidArgument,
+                "INVALID_REQUEST",
+            ),
+            (conflict("JOB_ENDED"), Code::FailedPrecondition, "JOB_ENDED"),
+            (conflict("REQUEST_ID_REUSED"), Code::AlreadyExists, "REQUEST_ID_REUSED"),
+            (conflict("CONTENDED"), Code::Aborted, "CONTENDED"),
+            (request::Error::Busy("queue".to_owned()), Code::ResourceExhausted, "BUSY"),
+            (request::Error::Unavailable("stopping".to_owned()), Code::Unavailable, "UNAVAILABLE"),
+            (request::Error::Internal("secret".to_owned()), Code::Internal, "INTERNAL"),
+        ];
+        for (refusal, code, expected) in table {
+            let status = Status::from(Error::from(refusal));
+            assert_eq!((status.code(), reason(&status).as_str()), (code, expected));
+            assert_eq!(status.get_error_details().error_info().unwrap().domain, DOMAIN);
+        }
+    }
+
+    #[test]
+    fn every_wrong_field_is_named_at_once() {
+        let status = Status::from(Error::Invalid(vec![Violation::new("a", "is bad"), Violation::new("b.c", "too")]));
+        assert_eq!(status.message(), "a: is bad (and 1 more)");
+        let fields: Vec<String> = status
+            .get_error_details()
+            .bad_request()
+            .unwrap()
+            .field_violations
+            .iter()
+            .map(|violation| violation.field.clone())
+            .collect();
+        assert_eq!(fields, ["a", "b.c"]);
+    }
+
+    #[test]
+    fn an_unknown_name_meets_the_one_that_was_meant() {
+        let status = Status::from(Error::unknown(Kind::Task, "extrct", ["load", "extract"]));
+        assert_eq!(status.code(), Code::NotFound);
+        assert_eq!(status.message(), "task \"extrct\" does not exist; did you mean \"extract\"?");
+        let status = Status::from(Error::unknown(Kind::Task, "zebra", ["load", "extract"]));
+        assert!(status.message().ends_with("`baton get tasks` lists what there is"));
+    }
+
+    #[test]
+    fn what_goes_wrong_inside_stays_inside() {
+        let status = Status::from(Error::from(request::Error::Internal("constraint xyz".to_owned())));
+        assert!(!status.message().contains("xyz"));
+    }
+}

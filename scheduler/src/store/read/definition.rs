@@ -1,0 +1,120 @@
+//! Definitions by version. A version never changes, so those used last are kept.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use sea_orm::EntityTrait as _;
+use uuid::Uuid;
+
+use super::parse;
+use crate::{
+    domain::definition::{JobConfig, TaskConfig},
+    store::{Error, Store, entity::job_config_version},
+};
+
+/// How many bytes of definitions, as they lie in the database, are kept.
+const KEPT_BYTES_MAX: usize = 32 << 20;
+
+/// One version of a job config, ready to be used.
+#[derive(Debug, PartialEq)]
+pub struct Definition {
+    /// As it was applied.
+    pub config: JobConfig,
+    /// Its tasks with every default filled in; a task's `node` is its position here.
+    pub tasks: Vec<TaskConfig>,
+}
+
+impl Definition {
+    /// The task config with this name and its node.
+    pub fn task(&self, name: &str) -> Option<(u32, &TaskConfig)> {
+        let node = self.tasks.iter().position(|task| task.name == name)?;
+        Some((u32::try_from(node).ok()?, &self.tasks[node]))
+    }
+}
+
+/// The definitions used last.
+#[derive(Debug, Default)]
+pub struct Definitions {
+    kept: Mutex<Kept>,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    by_version: HashMap<(Uuid, u32), Entry>,
+    bytes: usize,
+    clock: u64,
+}
+
+#[derive(Debug)]
+struct Entry {
+    definition: Arc<Definition>,
+    bytes: usize,
+    used: u64,
+}
+
+impl Definitions {
+    fn get(&self, key: (Uuid, u32)) -> Option<Arc<Definition>> {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.clock += 1;
+        let now = kept.clock;
+        let entry = kept.by_version.get_mut(&key)?;
+        entry.used = now;
+        Some(entry.definition.clone())
+    }
+
+    fn keep(&self, key: (Uuid, u32), definition: Arc<Definition>, bytes: usize) {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.clock += 1;
+        let used = kept.clock;
+        if let Some(replaced) = kept.by_version.insert(key, Entry { definition, bytes, used }) {
+            kept.bytes -= replaced.bytes;
+        }
+        kept.bytes += bytes;
+        // The newest one stays, however large it is: it is in use anyway.
+        while kept.bytes > KEPT_BYTES_MAX && kept.by_version.len() > 1 {
+            let oldest = kept.by_version.iter().min_by_key(|(_, entry)| entry.used).map(|(key, _)| *key);
+            if let Some(entry) = oldest.and_then(|key| kept.by_version.remove(&key)) {
+                kept.bytes -= entry.bytes;
+            }
+        }
+    }
+}
+
+impl Store {
+    /// One version of a job config, also of a deleted one.
+    pub async fn definition(&self, config: Uuid, version: u32) -> Result<Option<Arc<Definition>>, Error> {
+        let key = (config, version);
+        if let Some(definition) = self.definitions.get(key) {
+            return Ok(Some(definition));
+        }
+        let row = job_config_version::Entity::find_by_id((config, version.cast_signed())).one(self.reader()).await?;
+        let Some(row) = row else { return Ok(None) };
+        let parsed: JobConfig = parse("job_config_version", format!("{config} v{version}"), &row.definition)?;
+        let definition = Arc::new(Definition { tasks: parsed.resolved(), config: parsed });
+        self.definitions.keep(key, definition.clone(), row.definition.len());
+        Ok(Some(definition))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_used_longest_ago_makes_room() {
+        let definitions = Definitions::default();
+        let definition = Arc::new(Definition { config: JobConfig::default(), tasks: Vec::new() });
+        let id = Uuid::now_v7();
+        definitions.keep((id, 1), definition.clone(), KEPT_BYTES_MAX / 2);
+        definitions.keep((id, 2), definition.clone(), KEPT_BYTES_MAX / 2);
+        assert!(definitions.get((id, 1)).is_some());
+        definitions.keep((id, 3), definition.clone(), KEPT_BYTES_MAX / 2);
+        assert!(definitions.get((id, 2)).is_none());
+        assert!(definitions.get((id, 1)).is_some());
+        definitions.keep((id, 4), definition, KEPT_BYTES_MAX * 2);
+        assert!(definitions.get((id, 4)).is_some());
+        assert_eq!(definitions.kept.lock().unwrap().by_version.len(), 1);
+    }
+}

@@ -1,0 +1,161 @@
+//! Questions about jobs.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use sea_orm::{ColumnTrait as _, EntityTrait as _, QueryFilter as _, QueryOrder as _, QuerySelect as _};
+use uuid::Uuid;
+
+use super::{Page, has_labels, map, word};
+use crate::{
+    domain::{
+        job::JobState,
+        time::{Timestamp, micros},
+    },
+    store::{Error, Store, entity::job},
+};
+
+/// How far the time inside an id may be from the time of the row: clocks of schedulers differ, and are set.
+const ID_SLACK: Duration = Duration::from_secs(24 * 3600);
+
+/// A job, without its tasks.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Job {
+    /// Its id.
+    pub id: Uuid,
+    /// The job config it was made from.
+    pub config_id: Uuid,
+    /// At this version.
+    pub version: u32,
+    /// The namespace of that config.
+    pub namespace: String,
+    /// The name of that config.
+    pub name: String,
+    /// The labels of that config.
+    pub labels: BTreeMap<String, String>,
+    /// Its state.
+    pub state: JobState,
+    /// Why.
+    pub reason: String,
+    /// Its parameters, defaults included.
+    pub params: BTreeMap<String, String>,
+    /// When it was accepted.
+    pub created_at: Timestamp,
+    /// When it became RUNNING.
+    pub started_at: Option<Timestamp>,
+    /// When it ended.
+    pub ended_at: Option<Timestamp>,
+    /// When it runs out of time.
+    pub deadline_at: Option<Timestamp>,
+    /// What has not started will not start.
+    pub stopping: bool,
+    /// How many nodes its graph has.
+    pub tasks_total: u32,
+    /// How many of them ended.
+    pub tasks_ended: u32,
+    /// How many of them failed in a way that counts.
+    pub tasks_failed: u32,
+    /// Grows with every change.
+    pub seq: u64,
+}
+
+/// Which jobs to list.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct JobFilter {
+    /// Only this namespace.
+    pub namespace: Option<String>,
+    /// Only jobs of this config.
+    pub name: Option<String>,
+    /// Only jobs in one of these states; empty means any.
+    pub states: Vec<JobState>,
+    /// Only jobs with all of these labels.
+    pub labels: BTreeMap<String, String>,
+    /// Only jobs made at or after this.
+    pub since: Option<Timestamp>,
+    /// Only jobs made before this.
+    pub before: Option<Timestamp>,
+}
+
+impl Store {
+    /// One job.
+    pub async fn job(&self, id: Uuid) -> Result<Option<Job>, Error> {
+        job::Entity::find_by_id(id).one(self.reader()).await?.map(Job::try_from).transpose()
+    }
+
+    /// Jobs, newest first, below the one given.
+    pub async fn jobs(&self, filter: &JobFilter, below: Option<Uuid>, limit: u64) -> Result<Page<Job>, Error> {
+        use job::Column as C;
+        let mut question = job::Entity::find().filter(has_labels(self.backend(), C::Labels, &filter.labels));
+        if let Some(namespace) = &filter.namespace {
+            question = question.filter(C::Namespace.eq(namespace));
+        }
+        if let Some(name) = &filter.name {
+            question = question.filter(C::Name.eq(name));
+        }
+        if !filter.states.is_empty() {
+            question = question.filter(C::State.is_in(filter.states.iter().map(|state| state.word())));
+        }
+        // An id tells its time, so that a span of time is a range of ids and old rows are never looked at.
+        if let Some(since) = filter.since {
+            let low = first_id_at(since.0.saturating_sub(micros(ID_SLACK)));
+            question = question.filter(C::CreatedAt.gte(since.0)).filter(C::Id.gte(low));
+        }
+        if let Some(before) = filter.before {
+            let high = first_id_at(before.0.saturating_add(micros(ID_SLACK)));
+            question = question.filter(C::CreatedAt.lt(before.0)).filter(C::Id.lt(high));
+        }
+        if let Some(below) = below {
+            question = question.filter(C::Id.lt(below));
+        }
+        let rows = question.order_by_desc(C::Id).limit(limit + 1).all(self.reader()).await?;
+        let page = Page::cut(rows, limit);
+        let rows = page.rows.into_iter().map(Job::try_from).collect::<Result<_, Error>>()?;
+        Ok(Page { rows, more: page.more })
+    }
+}
+
+/// The lowest UUID v7 of a time in microseconds.
+fn first_id_at(micros: i64) -> Uuid {
+    let millis = u128::try_from(micros / 1000).unwrap_or(0).min((1 << 48) - 1);
+    Uuid::from_u128(millis << 80)
+}
+
+impl TryFrom<job::Model> for Job {
+    type Error = Error;
+
+    fn try_from(row: job::Model) -> Result<Self, Error> {
+        Ok(Self {
+            labels: map("job", row.id, &row.labels)?,
+            state: word("job", row.id, &row.state, JobState::from_word)?,
+            params: map("job", row.id, &row.params)?,
+            id: row.id,
+            config_id: row.job_config_id,
+            version: row.version.cast_unsigned(),
+            namespace: row.namespace,
+            name: row.name,
+            reason: row.reason,
+            created_at: Timestamp(row.created_at),
+            started_at: row.started_at.map(Timestamp),
+            ended_at: row.ended_at.map(Timestamp),
+            deadline_at: row.deadline_at.map(Timestamp),
+            stopping: row.stopping,
+            tasks_total: row.tasks_total.cast_unsigned(),
+            tasks_ended: row.tasks_ended.cast_unsigned(),
+            tasks_failed: row.tasks_failed.cast_unsigned(),
+            seq: row.seq.cast_unsigned(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_is_not_below_the_first_of_its_time() {
+        let now = chrono::Utc::now().timestamp_micros();
+        let id = Uuid::now_v7();
+        assert!(first_id_at(now) <= id);
+        assert!(id < first_id_at(now + 60_000_000));
+        assert_eq!(first_id_at(-5), Uuid::nil());
+    }
+}

@@ -1,0 +1,1 @@
+//! Stories about questions, on both databases.
