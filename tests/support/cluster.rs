@@ -45,12 +45,15 @@ pub struct RunnerSpec {
     pub state_dir: Option<PathBuf>,
     /// Where tasks run; unset means an empty directory of the test.
     pub work_dir: Option<PathBuf>,
+    /// What else is in its environment.
+    pub env: Vec<(String, String)>,
 }
 
 impl RunnerSpec {
     /// A runner with this id, four slots and no labels.
     pub fn named(id: &str) -> Self {
-        Self { id: id.to_owned(), slots: 4, labels: Vec::new(), dials: None, state_dir: None, work_dir: None }
+        let env = Vec::new();
+        Self { id: id.to_owned(), slots: 4, labels: Vec::new(), dials: None, state_dir: None, work_dir: None, env }
     }
 
     /// With so many slots.
@@ -74,6 +77,12 @@ impl RunnerSpec {
     /// With a state directory of the test's choice.
     pub fn state_dir(mut self, path: &Path) -> Self {
         self.state_dir = Some(path.to_owned());
+        self
+    }
+
+    /// With one more variable in its environment.
+    pub fn env(mut self, key: &str, value: &str) -> Self {
+        self.env.push((key.to_owned(), value.to_owned()));
         self
     }
 
@@ -376,6 +385,7 @@ impl Cluster {
             .arg(spec.work_dir.clone().unwrap_or_else(|| self.work_dir()))
             .args(["--grace", &milliseconds(self.grace)])
             .env("HOME", self.directory().join("home"));
+        command.envs(spec.env.iter().map(|(key, value)| (key, value)));
         for label in &spec.labels {
             command.args(["--label", label]);
         }

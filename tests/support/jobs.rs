@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use baton::v1::{self, Job, JobState, Task, TaskKind, TaskState};
+use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use crate::{Api, Cluster, PATIENCE, eventually};
@@ -245,6 +246,16 @@ impl Cluster {
         })
         .await
     }
+}
+
+/// The text of a job file with one shell task, `work`.
+pub fn one_task(name: &str, script: &str) -> String {
+    job(name, &json!([{"name": "work", "shell": script}]))
+}
+
+/// The text of a job file with these tasks. JSON is YAML too, and quotes whatever a script holds.
+pub fn job(name: &str, tasks: &Value) -> String {
+    json!({"name": name, "tasks": tasks}).to_string()
 }
 
 /// Whether a job in this state has ended.

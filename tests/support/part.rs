@@ -66,6 +66,13 @@ impl Part {
         processes::signal(self.pid(), signal);
     }
 
+    /// Sends a signal to its process group, as a terminal does.
+    pub fn signal_group(&self, signal: Signal) {
+        if let Some(group) = Pid::from_raw(self.pid()) {
+            let _ = kill_process_group(group, signal);
+        }
+    }
+
     /// Asks it to end in order (SIGTERM).
     pub fn terminate(&self) {
         self.signal(Signal::TERM);
@@ -104,10 +111,8 @@ impl Drop for Part {
         // A frozen process dies of SIGKILL all the same. What is below is noted first: once its parent is gone nothing
         // tells whose it was.
         let below = processes::descendants(self.pid());
-        if self.ended().is_none()
-            && let Some(group) = Pid::from_raw(self.pid())
-        {
-            let _ = kill_process_group(group, Signal::KILL);
+        if self.ended().is_none() {
+            self.signal_group(Signal::KILL);
         }
         for pid in below {
             processes::signal(pid, Signal::KILL);

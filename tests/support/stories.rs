@@ -7,12 +7,12 @@ use crate::{Backend, World};
 /// Turns each `async fn moral(world: World)` into two tests, `moral::on_sqlite` and `moral::on_postgres`.
 #[macro_export]
 macro_rules! stories {
-    ($($(#[$attribute:meta])* async fn $moral:ident($world:ident: World) $story:block)+) => {$(
+    ($($(#[$attribute:meta])* async fn $moral:ident($world:ident: $kind:ty) $story:block)+) => {$(
         $(#[$attribute])*
         mod $moral {
             use super::*;
 
-            async fn story($world: $crate::World) $story
+            async fn story($world: $kind) $story
 
             #[test]
             fn on_sqlite() {
