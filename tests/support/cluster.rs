@@ -358,6 +358,11 @@ impl Cluster {
         .await;
     }
 
+    /// How many schedulers it has.
+    pub fn schedulers(&self) -> usize {
+        self.schedulers.len()
+    }
+
     /// The process of a scheduler.
     pub fn scheduler(&mut self, index: usize) -> &mut Part {
         &mut self.schedulers[index]

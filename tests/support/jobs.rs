@@ -259,6 +259,6 @@ pub fn job(name: &str, tasks: &Value) -> String {
 }
 
 /// Whether a job in this state has ended.
-pub(crate) fn is_over(state: JobState) -> bool {
+pub fn is_over(state: JobState) -> bool {
     matches!(state, JobState::Finished | JobState::Failed | JobState::Skipped | JobState::Terminated)
 }

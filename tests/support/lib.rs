@@ -26,7 +26,7 @@ pub use cluster::{Api, Cluster, Runner, RunnerSpec, World};
 pub use command_line::{Output, run_program};
 pub use database::Backend;
 pub use grpcurl::Grpcurl;
-pub use jobs::{Asked, View, job, one_task};
+pub use jobs::{Asked, View, is_over, job, one_task};
 pub use marks::{Gate, Marks};
 pub use part::Part;
 pub use stories::tell;
