@@ -52,6 +52,8 @@ struct Weather {
     up: Flow,
     down: Flow,
     refuse: bool,
+    // How many connections were taken.
+    taken: u64,
     // Grows with each cut: a connection made under a lower number is gone.
     cuts: u64,
     how: Option<Cut>,
@@ -148,7 +150,14 @@ impl Proxy {
 
     /// Fair weather again: what was held goes on, and new connections are taken.
     pub fn heal(&self) {
-        self.weather.send_modify(|weather| *weather = Weather { cuts: weather.cuts, ..Weather::default() });
+        self.weather.send_modify(|weather| {
+            *weather = Weather { cuts: weather.cuts, taken: weather.taken, ..Weather::default() };
+        });
+    }
+
+    /// How many connections were taken so far.
+    pub fn taken(&self) -> u64 {
+        self.weather.borrow().taken
     }
 }
 
@@ -179,6 +188,7 @@ async fn accept(listener: TcpListener, target: SocketAddr, weather: Arc<watch::S
         tokio::select! {
             changed = seen.changed() => if changed.is_err() { return },
             connection = accepted => if let Ok((client, _)) = connection {
+                weather.send_modify(|weather| weather.taken += 1);
                 let made_under = weather.borrow().cuts;
                 tokio::spawn(carry(client, target, weather.clone(), made_under));
             },
