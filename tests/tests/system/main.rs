@@ -3,6 +3,7 @@
 mod demo;
 mod errors;
 mod examples;
+mod graphs;
 mod grpcurl;
 mod loss;
 mod network;
@@ -11,3 +12,4 @@ mod output;
 mod processes;
 mod protocol;
 mod restarts;
+mod schedulers;
