@@ -2,4 +2,12 @@
 //! chance are arguments.
 
 pub mod definition;
+pub mod gate;
+pub mod graph;
+pub mod output;
+pub mod params;
+pub mod reference;
+pub mod selector;
+pub mod template;
 pub mod time;
+pub mod when;

@@ -7,6 +7,25 @@ use std::{collections::BTreeMap, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
+mod diff;
+mod keys;
+pub mod limits;
+mod problem;
+mod reader;
+mod schema;
+pub mod span;
+mod tree;
+mod validate;
+mod yaml;
+
+pub use self::{
+    diff::{Difference, diff},
+    problem::{Part, Path, Problem, Span, Step, closest, did_you_mean, render},
+    schema::schema,
+    validate::validate,
+    yaml::{Document, read},
+};
+
 /// The definition of a DAG of tasks. The field names are those of the job file and of the protocol.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
@@ -133,6 +152,19 @@ pub enum Split {
     OnePerRunner,
 }
 
+impl Split {
+    /// Chooses by what is set; exactly one must be, where 0, "" and false are not.
+    pub fn choose(count: u32, items: String, one_per_runner: bool) -> Result<Self, &'static str> {
+        match (count, items.is_empty(), one_per_runner) {
+            (1.., true, false) => Ok(Self::Count(count)),
+            (0, false, false) => Ok(Self::Items(items)),
+            (0, true, true) => Ok(Self::OnePerRunner),
+            (0, true, false) => Err("one of count, items, one_per_runner must be set"),
+            _ => Err("only one of count, items, one_per_runner can be set"),
+        }
+    }
+}
+
 /// How a failed or lost attempt is tried again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Retry {
@@ -161,6 +193,50 @@ pub enum TriggerRule {
     Always,
 }
 
+impl TriggerRule {
+    /// Every rule, in the order of the protocol.
+    pub const ALL: [Self; 11] = [
+        Self::AllSuccess,
+        Self::AllDone,
+        Self::AllFailed,
+        Self::AllSkipped,
+        Self::OneSuccess,
+        Self::OneFailed,
+        Self::OneDone,
+        Self::NoneFailed,
+        Self::NoneFailedMinOneSuccess,
+        Self::NoneSkipped,
+        Self::Always,
+    ];
+
+    /// The rule of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|rule| rule.name() == name)
+    }
+
+    /// Its name in a job file.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::AllSuccess => "all_success",
+            Self::AllDone => "all_done",
+            Self::AllFailed => "all_failed",
+            Self::AllSkipped => "all_skipped",
+            Self::OneSuccess => "one_success",
+            Self::OneFailed => "one_failed",
+            Self::OneDone => "one_done",
+            Self::NoneFailed => "none_failed",
+            Self::NoneFailedMinOneSuccess => "none_failed_min_one_success",
+            Self::NoneSkipped => "none_skipped",
+            Self::Always => "always",
+        }
+    }
+
+    /// Whether a task with this rule goes on when its job stops: it is there to clean up.
+    pub fn outlives_stop(self) -> bool {
+        matches!(self, Self::AllDone | Self::Always)
+    }
+}
+
 /// What a failure of a task does to its job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -171,6 +247,25 @@ pub enum OnFailure {
     Stop,
     /// It counts as a success.
     Ignore,
+}
+
+impl OnFailure {
+    /// Every policy, in the order of the protocol.
+    pub const ALL: [Self; 3] = [Self::Fail, Self::Stop, Self::Ignore];
+
+    /// The policy of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|policy| policy.name() == name)
+    }
+
+    /// Its name in a job file.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Fail => "fail",
+            Self::Stop => "stop",
+            Self::Ignore => "ignore",
+        }
+    }
 }
 
 impl JobConfig {

@@ -1,0 +1,164 @@
+//! What differs between two definitions, field by field.
+//!
+//! Tasks are compared by name: moving one in the file changes nothing. Definitions without differences are the same
+//! version.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::{JobConfig, Retry, Shards, Split, Target, TaskConfig, TaskDefaults, span};
+
+/// One field that differs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Difference {
+    /// Its path, with tasks by name: `tasks[join].needs`.
+    pub path: String,
+    /// Its value before; empty when it is new.
+    pub before: String,
+    /// Its value after; empty when it is gone.
+    pub after: String,
+}
+
+/// Tells every field that differs, in the order of the file; new and gone tasks as one field each.
+pub fn diff(before: &JobConfig, after: &JobConfig) -> Vec<Difference> {
+    let mut differences = Vec::new();
+    compare("", &head(before), &head(after), &mut differences);
+    let olds: HashMap<&str, &TaskConfig> = before.tasks.iter().map(|task| (task.name.as_str(), task)).collect();
+    let news: HashMap<&str, &TaskConfig> = after.tasks.iter().map(|task| (task.name.as_str(), task)).collect();
+    for task in &after.tasks {
+        let path = format!("tasks[{}]", task.name);
+        match olds.get(task.name.as_str()) {
+            Some(old) if *old == task => {}
+            Some(old) => compare(&format!("{path}."), &fields(old), &fields(task), &mut differences),
+            None => differences.push(Difference { path, before: String::new(), after: summary(task) }),
+        }
+    }
+    for task in before.tasks.iter().filter(|task| !news.contains_key(task.name.as_str())) {
+        let path = format!("tasks[{}]", task.name);
+        differences.push(Difference { path, before: summary(task), after: String::new() });
+    }
+    differences
+}
+
+/// A field's name and its value in words.
+type Field = (String, String);
+
+fn compare(prefix: &str, before: &[Field], after: &[Field], differences: &mut Vec<Difference>) {
+    let find =
+        |fields: &[Field], name: &str| fields.iter().find(|(field, _)| field == name).map(|(_, value)| value.clone());
+    for (name, value) in after {
+        let old = find(before, name).unwrap_or_default();
+        if old != *value {
+            differences.push(Difference { path: format!("{prefix}{name}"), before: old, after: value.clone() });
+        }
+    }
+    for (name, value) in before.iter().filter(|(name, _)| find(after, name).is_none()) {
+        differences.push(Difference { path: format!("{prefix}{name}"), before: value.clone(), after: String::new() });
+    }
+}
+
+/// Everything but the tasks. Only what is set is a field.
+fn head(config: &JobConfig) -> Vec<Field> {
+    let JobConfig { namespace, name, labels, params, timeout, task_defaults, tasks: _, fail_fast } = config;
+    let mut fields = vec![field("namespace", namespace.clone()), field("name", name.clone())];
+    pairs(&mut fields, "labels", labels);
+    pairs(&mut fields, "params", params);
+    fields.extend(timeout.map(|timeout| field("timeout", span::format(timeout))));
+    let TaskDefaults { timeout, retry, match_labels, env, working_dir, trigger_rule, on_failure } = task_defaults;
+    fields.extend(timeout.map(|timeout| field("task_defaults.timeout", span::format(timeout))));
+    self::retry(&mut fields, "task_defaults.retry", retry.as_ref());
+    pairs(&mut fields, "task_defaults.runner.match_labels", match_labels);
+    pairs(&mut fields, "task_defaults.env", env);
+    text(&mut fields, "task_defaults.working_dir", working_dir);
+    fields.extend(trigger_rule.map(|rule| field("task_defaults.trigger_rule", rule.name().to_owned())));
+    fields.extend(on_failure.map(|policy| field("task_defaults.on_failure", policy.name().to_owned())));
+    if *fail_fast {
+        fields.push(field("fail_fast", "true".to_owned()));
+    }
+    fields
+}
+
+fn fields(task: &TaskConfig) -> Vec<Field> {
+    let TaskConfig {
+        name: _,
+        target,
+        env,
+        working_dir,
+        needs,
+        shards,
+        timeout,
+        match_labels,
+        retry,
+        trigger_rule,
+        when,
+        on_failure,
+        enabled,
+        priority,
+    } = task;
+    let mut fields = vec![match target {
+        Target::Command(argv) => field("command", list(argv)),
+        Target::Shell(script) => field("shell", script.clone()),
+    }];
+    pairs(&mut fields, "env", env);
+    text(&mut fields, "working_dir", working_dir);
+    if !needs.is_empty() {
+        fields.push(field("needs", list(needs)));
+    }
+    if let Some(Shards { split, max_parallel, min_success_percent }) = shards {
+        fields.push(match split {
+            Split::Count(count) => field("shards.count", count.to_string()),
+            Split::Items(items) => field("shards.items", items.clone()),
+            Split::OnePerRunner => field("shards.one_per_runner", "true".to_owned()),
+        });
+        if *max_parallel > 0 {
+            fields.push(field("shards.max_parallel", max_parallel.to_string()));
+        }
+        fields.push(field("shards.min_success_percent", min_success_percent.to_string()));
+    }
+    fields.extend(timeout.map(|timeout| field("timeout", span::format(timeout))));
+    pairs(&mut fields, "runner.match_labels", match_labels);
+    self::retry(&mut fields, "retry", retry.as_ref());
+    fields.extend(trigger_rule.map(|rule| field("trigger_rule", rule.name().to_owned())));
+    text(&mut fields, "when", when);
+    fields.extend(on_failure.map(|policy| field("on_failure", policy.name().to_owned())));
+    fields.extend(enabled.map(|enabled| field("enabled", enabled.to_string())));
+    if *priority != 0 {
+        fields.push(field("priority", priority.to_string()));
+    }
+    fields
+}
+
+/// A new or gone task in a few words.
+fn summary(task: &TaskConfig) -> String {
+    let needs = if task.needs.is_empty() { String::new() } else { format!(", needs: {}", list(&task.needs)) };
+    match &task.target {
+        Target::Command(argv) => format!("command: {}{needs}", list(argv)),
+        Target::Shell(script) => format!("shell: {script}{needs}"),
+    }
+}
+
+fn retry(fields: &mut Vec<Field>, name: &str, retry: Option<&Retry>) {
+    if let Some(Retry { max_attempts, delay }) = retry {
+        fields.push((format!("{name}.max_attempts"), max_attempts.to_string()));
+        fields.push((format!("{name}.delay"), span::format(*delay)));
+    }
+}
+
+fn pairs(fields: &mut Vec<Field>, name: &str, pairs: &BTreeMap<String, String>) {
+    // An empty value is set, too, and must not look as if it were gone.
+    fields.extend(pairs.iter().map(|(key, value)| (format!("{name}.{key}"), list(std::slice::from_ref(value)))));
+}
+
+fn text(fields: &mut Vec<Field>, name: &str, value: &str) {
+    if !value.is_empty() {
+        fields.push(field(name, value.to_owned()));
+    }
+}
+
+fn field(name: &str, value: String) -> Field {
+    (name.to_owned(), value)
+}
+
+/// Texts as a list in which each can be told from the next.
+fn list(texts: &[String]) -> String {
+    serde_json::to_string(texts).unwrap_or_default()
+}

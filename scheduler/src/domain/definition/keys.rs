@@ -1,0 +1,249 @@
+//! The keys of a job file: one table, from which the file is read and its JSON Schema is made.
+
+use super::{
+    OnFailure, TriggerRule,
+    limits::{ATTEMPTS, PERCENTS, PRIORITIES, SHARDS_MAX},
+};
+
+/// The keys of one kind of map.
+pub(super) struct Object {
+    /// What it is called.
+    pub(super) name: &'static str,
+    /// Its keys.
+    pub(super) keys: &'static [Key],
+    /// Keys of which only one may stand, and whether one must.
+    pub(super) choice: Option<(&'static [&'static str], bool)>,
+    /// Keys that a later version will know: accepting and ignoring them would be a lie.
+    pub(super) later: &'static [&'static str],
+}
+
+/// One key.
+pub(super) struct Key {
+    /// As it stands in the file.
+    pub(super) name: &'static str,
+    /// What it may hold.
+    pub(super) shape: Shape,
+    /// What it means.
+    pub(super) doc: &'static str,
+}
+
+/// What a key may hold.
+#[derive(Clone, Copy)]
+pub(super) enum Shape {
+    /// Text; numbers and truths are taken as they are written.
+    Text,
+    /// A name: 1 to 100 of a-z, 0-9, "-", "_" and ".", starting with a letter or digit.
+    Name,
+    /// `true` or `false`.
+    Flag,
+    /// A span of time.
+    Span,
+    /// A whole number from the first to the last.
+    Integer(i64, i64),
+    /// One of these words; the second list is of words that a later version will know.
+    Word(&'static [&'static str], &'static [&'static str]),
+    /// A list of texts.
+    Texts,
+    /// A list of texts, or a map with this one key that holds the list.
+    ShortTexts(&'static str),
+    /// Texts by name.
+    Pairs,
+    /// A map.
+    Object(&'static Object),
+    /// A list of maps.
+    Objects(&'static Object),
+}
+
+const fn key(name: &'static str, shape: Shape, doc: &'static str) -> Key {
+    Key { name, shape, doc }
+}
+
+const TRIGGER_RULES: &[&str] = &{
+    let mut names = [""; TriggerRule::ALL.len()];
+    let mut place = 0;
+    while place < names.len() {
+        names[place] = TriggerRule::ALL[place].name();
+        place += 1;
+    }
+    names
+};
+
+const ON_FAILURES: &[&str] = &{
+    let mut names = [""; OnFailure::ALL.len()];
+    let mut place = 0;
+    while place < names.len() {
+        names[place] = OnFailure::ALL[place].name();
+        place += 1;
+    }
+    names
+};
+
+const ON_FAILURE: Shape = Shape::Word(ON_FAILURES, &["transfer", "retry_then_transfer"]);
+
+/// A job file's document.
+pub(super) const JOB_CONFIG: Object = Object {
+    name: "JobConfig",
+    keys: &[
+        key("namespace", Shape::Name, "The unit of tenancy this config lives in; \"default\" when unset."),
+        key("name", Shape::Name, "Unique within the namespace."),
+        key("labels", Shape::Pairs, "Free key=value pairs to find configs and their jobs by."),
+        key(
+            "params",
+            Shape::Pairs,
+            "The parameters a job takes, with their default values. A default may be a template; values given at run \
+             are taken literally. At most 64 KiB each.",
+        ),
+        key(
+            "timeout",
+            Shape::Span,
+            "How long a job may take from its start; unset means for ever. A job that passes it is terminated and FAILED.",
+        ),
+        key("task_defaults", Shape::Object(&TASK_DEFAULTS), "Values for every task that does not set them itself."),
+        key("tasks", Shape::Objects(&TASK_CONFIG), "The nodes of the graph, 1 to 100,000."),
+        key("fail_fast", Shape::Flag, "When a task with `on_failure: stop` fails, also terminate what is running."),
+    ],
+    choice: None,
+    later: &[
+        "schedules",
+        "overlap",
+        "queue_limit",
+        "start_deadline",
+        "callbacks",
+        "max_active_jobs",
+        "concurrency",
+        "after_jobs",
+        "enabled",
+        "warn_after",
+        "retention",
+    ],
+};
+
+/// `task_defaults`.
+pub(super) const TASK_DEFAULTS: Object = Object {
+    name: "TaskDefaults",
+    keys: &[
+        key("timeout", Shape::Span, "How long one attempt may run; unset means for ever."),
+        key("retry", Shape::Object(&RETRY), "What to do when an attempt fails; unset means one attempt only."),
+        key("runner", Shape::Object(&RUNNER), "Which runners may take a task; unset means any."),
+        key("env", Shape::Pairs, "Environment variables of every task; a task's own value for a name wins."),
+        key("working_dir", Shape::Text, "Where a task runs, relative to the runner's --work-dir."),
+        key("trigger_rule", Shape::Word(TRIGGER_RULES, &[]), "When a task may start, given how its parents ended."),
+        key("on_failure", ON_FAILURE, "What a failure of a task does to its job."),
+    ],
+    choice: None,
+    later: &["callbacks", "when_cut_off", "queue_timeout", "warn_after", "concurrency", "routing", "max_log_bytes"],
+};
+
+/// An item of `tasks`.
+pub(super) const TASK_CONFIG: Object = Object {
+    name: "TaskConfig",
+    keys: &[
+        key("name", Shape::Name, "Unique within the job config."),
+        key(
+            "command",
+            Shape::ShortTexts("argv"),
+            "A program and its arguments, started without a shell; each item is a template.",
+        ),
+        key("shell", Shape::Text, "A script for `/bin/sh -e`; never a template: values reach it through `env`."),
+        key("env", Shape::Pairs, "Environment variables of the task; values are templates."),
+        key("working_dir", Shape::Text, "Where the task runs, relative to the runner's --work-dir."),
+        key("needs", Shape::Texts, "The names of the tasks this one comes after."),
+        key(
+            "shards",
+            Shape::Object(&SHARDS),
+            "Splits the task into shards that run side by side; its children wait for all of them.",
+        ),
+        key(
+            "timeout",
+            Shape::Span,
+            "How long one attempt may run; unset means for ever. The runner ends it, and the attempt counts as failed.",
+        ),
+        key("runner", Shape::Object(&RUNNER), "Which runners may take the task; unset means any."),
+        key("retry", Shape::Object(&RETRY), "What to do when an attempt fails; unset means one attempt only."),
+        key(
+            "trigger_rule",
+            Shape::Word(TRIGGER_RULES, &[]),
+            "When the task may start, given how its parents ended; all_success when unset.",
+        ),
+        key(
+            "when",
+            Shape::Text,
+            "A condition that must hold when the gate opens, or the task is SKIPPED; unset means true.",
+        ),
+        key("on_failure", ON_FAILURE, "What a failure of this task does to its job; fail when unset."),
+        key("enabled", Shape::Flag, "False skips the task in every job; unset means true."),
+        key(
+            "priority",
+            Shape::Integer(*PRIORITIES.start() as i64, *PRIORITIES.end() as i64),
+            "Higher goes first among the tasks a runner could take; 0 by default.",
+        ),
+    ],
+    choice: Some((&["command", "shell"], false)),
+    later: &[
+        "http",
+        "job",
+        "container",
+        "callbacks",
+        "when_cut_off",
+        "queue_timeout",
+        "warn_after",
+        "concurrency",
+        "routing",
+        "min_version",
+        "secrets",
+        "artifacts",
+    ],
+};
+
+/// `shards`.
+pub(super) const SHARDS: Object = Object {
+    name: "Shards",
+    keys: &[
+        key("count", Shape::Integer(1, SHARDS_MAX as i64), "So many shards, numbered from 0."),
+        key(
+            "items",
+            Shape::Text,
+            "A template that gives a JSON list (or one item a line): one shard an item. An empty list finishes the task.",
+        ),
+        key(
+            "one_per_runner",
+            Shape::Flag,
+            "One shard for every runner that may take the task and is alive when the gate opens.",
+        ),
+        key(
+            "max_parallel",
+            Shape::Integer(0, u32::MAX as i64),
+            "How many shards may be queued or running at once; 0 means all.",
+        ),
+        key(
+            "min_success_percent",
+            Shape::Integer(*PERCENTS.start() as i64, *PERCENTS.end() as i64),
+            "The share of shards that must finish for the task to finish; 100 when unset.",
+        ),
+    ],
+    choice: Some((&["count", "items", "one_per_runner"], true)),
+    later: &[],
+};
+
+/// `runner`.
+pub(super) const RUNNER: Object = Object {
+    name: "RunnerSelector",
+    keys: &[key("match_labels", Shape::Pairs, "Every one of these labels must be on the runner with this value.")],
+    choice: None,
+    later: &["match_expressions", "min_version", "routing", "pin"],
+};
+
+/// `retry`.
+pub(super) const RETRY: Object = Object {
+    name: "Retry",
+    keys: &[
+        key(
+            "max_attempts",
+            Shape::Integer(*ATTEMPTS.start() as i64, *ATTEMPTS.end() as i64),
+            "How many attempts in all, the first included.",
+        ),
+        key("delay", Shape::Span, "How long to wait before the next attempt; 0 by default."),
+    ],
+    choice: None,
+    later: &["factor", "max_delay", "jitter_ratio", "no_retry_exit_codes"],
+};

@@ -1,0 +1,47 @@
+//! Names: one alphabet, so that every name can stand in a path, a label, a file name and a command line.
+
+use super::super::{
+    limits::NAME_MAX,
+    problem::{Part, Path, Problem, did_you_mean},
+};
+
+/// Beyond so many names a search for the closest one would take longer than it is worth.
+const SEARCHED_MAX: usize = 10_000;
+
+/// Checks a name: 1 to 100 of a-z, 0-9, "-", "_" and ".", starting with a letter or digit.
+pub(super) fn check(what: &str, name: &str, path: &Path, problems: &mut Vec<Problem>) {
+    if name.is_empty() {
+        problems.push(Problem::new(path.clone(), format!("{what} has no name")).about(Part::Missing));
+        return;
+    }
+    let good = name.chars().all(is_letter) && name.starts_with(|c: char| c.is_ascii_alphanumeric());
+    if good && name.len() <= NAME_MAX {
+        return;
+    }
+    let shown: String = name.chars().take(NAME_MAX).collect();
+    let dots = if shown.len() < name.len() { "…" } else { "" };
+    let message = format!(
+        "{shown:?}{dots} is no name: 1 to {NAME_MAX} of a-z, 0-9, \"-\", \"_\" and \".\", starting with a letter or digit"
+    );
+    problems.push(Problem::new(path.clone(), message).suggest(better(name)));
+}
+
+/// The name that a task of this name could have been meant to need.
+pub(super) fn meant(given: &str, known: &[&str]) -> Option<String> {
+    did_you_mean(given, known.iter().copied().filter(|name| !name.is_empty()).take(SEARCHED_MAX))
+}
+
+fn is_letter(c: char) -> bool {
+    c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '_' | '.')
+}
+
+/// The name in the alphabet, if it is one then.
+fn better(name: &str) -> Option<String> {
+    let better: String =
+        name.trim().to_lowercase().chars().map(|c| if c.is_whitespace() || c == '/' { '-' } else { c }).collect();
+    let good = !better.is_empty()
+        && better.len() <= NAME_MAX
+        && better.chars().all(is_letter)
+        && better.starts_with(|c: char| c.is_ascii_alphanumeric());
+    good.then(|| format!("write {better:?}"))
+}

@@ -1,0 +1,398 @@
+use super::super::{JobConfig, read, render};
+use super::*;
+
+/// Every problem of a file, as a line each: place, message, suggestion.
+fn problems(source: &str) -> Vec<String> {
+    let problems = read(source, "default").err().unwrap_or_default();
+    problems
+        .iter()
+        .map(|problem| {
+            let span = problem.span.expect("a place in the file");
+            let suggestion = problem.suggestion.as_deref().map_or(String::new(), |text| format!(" | {text}"));
+            format!("{}:{} {}{suggestion}", span.line, span.column, problem.message)
+        })
+        .collect()
+}
+
+fn one(source: &str) -> JobConfig {
+    let mut documents = read(source, "default").unwrap_or_else(|problems| panic!("{problems:#?}"));
+    assert_eq!(documents.len(), 1);
+    documents.remove(0).config
+}
+
+/// A file with these lines after a good beginning, which has 3 lines.
+fn job(rest: &str) -> String {
+    format!("name: etl\nparams: {{day: \"1\", mode: full}}\ntasks:\n{}", rest.trim_start_matches('\n'))
+}
+
+#[test]
+fn a_whole_definition_is_read() {
+    let config = one("
+name: orders-etl
+namespace: data
+labels: {team: data, cost: 12}
+params: {day: \"{{ logical_time | date('%Y-%m-%d') }}\", on_time: true}
+timeout: 3h
+fail_fast: true
+task_defaults: {retry: {max_attempts: 3, delay: 30s}, timeout: 40m, env: {TZ: UTC}, runner: {match_labels: {pool: etl}}}
+tasks:
+  - name: extract-orders
+    command: [python, -m, etl.extract, --day, \"{{ params.day }}\", 1.50, 0x10]
+    priority: 5
+  - name: extract-users
+    command: {argv: [python, -m, etl.users]}
+    on_failure: ignore
+  - name: join
+    needs: [extract-orders, extract-users]
+    shell: duckdb \"$DB\" < sql/join.sql
+    env:
+      DB: \"{{ tasks['extract-orders'].output.db }}\"
+      N: 007
+  - name: resize
+    needs: [join]
+    shards: {items: \"{{ tasks.join.output.files }}\", max_parallel: 8, min_success_percent: 90}
+    command: [resize, --shard, \"{{ shard.index }}/{{ shard.count }}\", \"{{ shard.item }}\"]
+  - name: publish
+    needs: [resize]
+    when: int(tasks['join'].output.rows) > 0 and tasks['extract-users'].state == 'FINISHED'
+    shell: |
+      echo {{ this is no template }}
+    enabled: false
+  - {name: tidy, needs: [publish], trigger_rule: all_done, shell: rm -rf work, shards: {one_per_runner: true}}
+");
+    assert_eq!((config.namespace.as_str(), config.name.as_str()), ("data", "orders-etl"));
+    assert_eq!(config.labels["cost"], "12");
+    assert_eq!(config.params["on_time"], "true");
+    assert_eq!(config.timeout, Some(std::time::Duration::from_hours(3)));
+    let Target::Command(argv) = &config.tasks[0].target else { panic!("a command") };
+    assert_eq!(argv[5..], ["1.50", "0x10"]);
+    assert_eq!(config.tasks[2].env["N"], "007");
+    assert_eq!(config.tasks[4].target, Target::Shell("echo {{ this is no template }}\n".to_owned()));
+    assert_eq!(config.tasks[5].shards.as_ref().map(|shards| &shards.split), Some(&Split::OnePerRunner));
+    let resolved = config.resolved();
+    assert_eq!(resolved[5].retry, Some(Retry { max_attempts: 3, delay: std::time::Duration::from_secs(30) }));
+    assert_eq!(validate(&config), []);
+}
+
+#[test]
+fn every_problem_is_told_at_once_in_the_order_of_the_file() {
+    let source = "\
+nmae: etl
+timeout: 90
+overlap: skip
+tasks:
+  - name: Extract Orders
+    comand: [true]
+  - name: join
+    needs: [extract-order, join]
+    shell: echo
+    trigger_rule: all_sucess
+    on_failure: transfer
+    http: {url: x}
+    priority: 101
+    env: [A]
+    enabled: yes
+  - name: extract-orders
+    command: true
+    needs: joined
+    shards: {count: 0}
+    retry: {delay: 5s}
+";
+    assert_eq!(
+        problems(source),
+        [
+            "1:1 unknown key \"nmae\" | did you mean \"name\"?",
+            "2:10 timeout: \"90\" lacks a unit; write it like 90s, 15m, 1h30m, 1d or 500ms",
+            "3:1 \"overlap\" is not supported by this version",
+            "5:11 \"Extract Orders\" is no name: 1 to 100 of a-z, 0-9, \"-\", \"_\" and \".\", starting with a letter or digit | write \"extract-orders\"",
+            "6:5 unknown key \"comand\" | did you mean \"command\"?",
+            "8:13 task \"join\" needs \"extract-order\", which does not exist | did you mean \"extract-orders\"?",
+            "8:28 task \"join\" needs itself",
+            "10:19 trigger_rule: \"all_sucess\" is unknown | did you mean \"all_success\"?",
+            "11:17 on_failure: \"transfer\" is not supported by this version",
+            "12:5 \"http\" is not supported by this version",
+            "13:15 priority: \"101\" is not a whole number from -100 to 100",
+            "14:10 env must be a map of names to texts, not a list",
+            "15:14 enabled: \"yes\" is neither true nor false",
+            "17:14 argv must be a list, not a text | write [true]",
+            "18:12 needs must be a list, not a text | write [joined]",
+            "19:21 count: \"0\" is not a whole number from 1 to 100000",
+            "20:5 max_attempts must be set, from 1 to 100",
+        ]
+    );
+}
+
+#[test]
+fn a_problem_is_drawn_as_the_manual_shows_it() {
+    let source = "\
+name: bad
+tasks:
+  - {name: extract-orders, shell: x}
+  - {name: extract-users, shell: x}
+  - name: join
+    shell: x
+    needs: [extract-order, extract-users]
+";
+    let problems = read(source, "default").expect_err("a problem");
+    assert_eq!(
+        render(&problems[0], source, "bad.yaml", false),
+        "\
+bad.yaml:7:13 error: task \"join\" needs \"extract-order\", which does not exist
+    6 |     shell: x
+    7 |     needs: [extract-order, extract-users]
+      |             ^^^^^^^^^^^^^ did you mean \"extract-orders\"?
+"
+    );
+}
+
+#[test]
+fn a_cycle_is_shown_with_its_path() {
+    let source = job("
+  - {name: a, shell: x, needs: [c]}
+  - {name: b, shell: x, needs: [a]}
+  - {name: c, shell: x, needs: [b]}
+  - {name: d, shell: x, needs: [c]}
+");
+    assert_eq!(
+        problems(&source),
+        ["4:33 these 3 tasks wait for each other: a → b → c → a | take out one of these edges"]
+    );
+}
+
+#[test]
+fn what_is_twice_is_refused_and_an_edge_twice_is_one() {
+    let source =
+        job("  - {name: a, shell: x, shell: y}\n  - {name: a, shell: x}\n  - {name: b, shell: x, needs: [a, a]}\n");
+    assert_eq!(
+        problems(&source),
+        ["4:25 \"shell\" stands here twice", "5:12 two tasks are named \"a\": tasks[0] and tasks[1]"]
+    );
+    one(&job("  - {name: a, shell: x}\n  - {name: b, shell: x, needs: [a, a]}\n"));
+}
+
+#[test]
+fn a_job_without_tasks_and_a_task_without_work_are_refused() {
+    assert_eq!(
+        problems("name: empty\ntasks: []\n"),
+        ["2:1 the job has no tasks | a job has at least one task: tasks: [{name: hello, shell: echo hello}]"]
+    );
+    assert_eq!(
+        problems("name: empty\n"),
+        ["1:1 the job has no tasks | a job has at least one task: tasks: [{name: hello, shell: echo hello}]"]
+    );
+    assert_eq!(problems(&job("  - name: idle\n")), ["4:5 task \"idle\" runs nothing | set command or shell"]);
+    assert_eq!(
+        problems(&job("  - {name: both, shell: x, command: [x]}\n")),
+        ["4:28 only one of command, shell can be set"]
+    );
+    assert_eq!(
+        problems(&job("  - {name: a, shell: x, shards: {max_parallel: 2}}\n")),
+        ["4:33 one of count, items, one_per_runner must be set"]
+    );
+    // A job whose only task is disabled is allowed: it finishes with everything skipped.
+    one(&job("  - {name: off, shell: x, enabled: false}\n"));
+}
+
+#[test]
+fn a_file_that_defines_nothing_says_so() {
+    for source in ["", "# only a comment\n", "---\n---\n", "\u{feff}"] {
+        let problems = read(source, "default").expect_err("nothing");
+        assert_eq!(problems[0].message, "the file defines no job", "{source:?}");
+    }
+}
+
+#[test]
+fn several_documents_are_several_configs_each_with_its_text() {
+    let source = "# first\nname: a\ntasks: [{name: t, shell: x}]\n---\nname: b\nnamespace: other\ntasks: [{name: t, shell: x}]\n";
+    let documents = read(source, "data").expect("two configs");
+    let told: Vec<_> = documents
+        .iter()
+        .map(|document| (document.config.namespace.as_str(), document.config.name.as_str(), document.source.as_str()))
+        .collect();
+    assert_eq!(
+        told,
+        [
+            ("data", "a", "# first\nname: a\ntasks: [{name: t, shell: x}]\n"),
+            ("other", "b", "---\nname: b\nnamespace: other\ntasks: [{name: t, shell: x}]\n"),
+        ]
+    );
+    let twice = "name: a\ntasks: [{name: t, shell: x}]\n---\nname: a\ntasks: [{name: t, shell: x}]\n";
+    assert_eq!(problems(twice), ["4:7 \"a\" is defined twice in this file, first on line 1"]);
+}
+
+#[test]
+fn templates_are_checked_before_anything_runs() {
+    let source = job("
+  - name: first
+    command: [echo, \"{{ params.dya }}\", \"{{ nope }}\", \"{{ broken\"]
+  - name: second
+    needs: [first]
+    shell: x
+    env:
+      A: \"{{ tasks['first'].output.db }}\"
+      B: \"say {{ tasks.third.output.x }}\"
+      C: \"{{ tasks['frist'].state }}\"
+      D: \"{{ tasks['second'].state }}\"
+      E: \"{{ shard.index }}\"
+      F: \"{{ params.day | uper }}\"
+      G: |
+        first line
+        then {{ tasks.my-task.output.db }}
+  - name: third
+    needs: [second]
+    shell: \"{{ shell is never a template\"
+    env: {A: \"{{ tasks['first'].output.db }}\"}
+");
+    assert_eq!(
+        problems(&source),
+        [
+            "5:25 the job has no param \"dya\" | did you mean \"day\"?",
+            "5:45 \"nope\" is unknown here | there is params, tasks, job, logical_time",
+            "5:59 the template does not parse: unexpected end of input, expected end of variable block",
+            "11:18 task \"third\" does not come before \"second\", so it has nothing to show to it | add \"third\" to the needs of \"second\"",
+            "12:14 task \"frist\" does not exist | did you mean \"first\"?",
+            "13:14 a task cannot look at itself | name a task that comes before it",
+            "14:14 task \"second\" has no shards here | set shards on the task",
+            "15:27 there is no filter \"uper\" | did you mean \"upper\"?",
+            "18:17 a name with a hyphen cannot follow a dot | write tasks['my-task'].output.db",
+        ]
+    );
+}
+
+#[test]
+fn the_default_of_a_param_knows_the_logical_time_alone() {
+    let source = "name: a\nparams: {x: \"{{ params.y }}\", y: \"{{ logical_time }}\"}\ntasks: [{name: t, shell: x}]\n";
+    assert_eq!(problems(source), ["2:17 the default of a param cannot name \"params\" | there is logical_time"]);
+}
+
+#[test]
+fn a_default_that_makes_no_sense_for_a_task_is_told_once() {
+    let source = "\
+name: a
+task_defaults: {env: {X: \"{{ tasks['first'].output.x }}\"}}
+tasks:
+  - {name: first, shell: x, env: {X: own}}
+  - {name: second, shell: x, needs: [first]}
+  - {name: third, shell: x}
+  - {name: fourth, shell: x}
+";
+    assert_eq!(
+        problems(source),
+        [
+            "2:30 task \"first\" does not come before \"third\", so it has nothing to show to it | add \"first\" to the needs of \"third\""
+        ]
+    );
+}
+
+#[test]
+fn conditions_are_checked_before_anything_runs() {
+    let source = job("
+  - {name: a, shell: x}
+  - {name: b, shell: x, needs: [a], when: \"tasks['a'].state == 'FINISH' or params.mod = 'x'\"}
+  - {name: c, shell: x, needs: [a], when: \"tasks['a'].state == 'FINISH' or params.mod == 'x'\"}
+  - {name: d, shell: x, when: \"tasks['a'].output.x == 'y'\"}
+");
+    assert_eq!(
+        problems(&source),
+        [
+            "5:87 \"=\" means nothing here | write \"==\"",
+            "6:64 no task ends in the state \"FINISH\" | did you mean \"FINISHED\"?",
+            "6:76 the job has no param \"mod\" | did you mean \"mode\"?",
+            "7:32 task \"a\" does not come before \"d\", so it has nothing to show to it | add \"a\" to the needs of \"d\"",
+        ]
+    );
+}
+
+#[test]
+fn what_no_process_can_be_given_is_refused_with_the_limit() {
+    let large = "x".repeat(140 << 10);
+    let source = job(&format!("  - name: a\n    shell: x\n    env:\n      BIG: {large}\n      BATON_X: y\n"));
+    assert_eq!(
+        problems(&source),
+        [
+            format!("7:12 \"BIG\" has {} bytes with its name; the kernel takes at most 131071", (140 << 10) + 4),
+            "8:7 variables that begin with BATON_ are set by Baton".to_owned(),
+        ]
+    );
+    let value = "x".repeat(120 << 10);
+    let env: Vec<String> = (0..25).map(|place| format!("      V{place}: {value}\n")).collect();
+    let source = job(&format!("  - name: a\n    shell: x\n    env:\n{}", env.concat()));
+    let told = problems(&source);
+    assert!(told[0].contains("and its env have 3072117 bytes; at most 1048576"), "{told:?}");
+    let param = format!("name: a\nparams: {{p: {}}}\ntasks: [{{name: t, shell: x}}]\n", "x".repeat((64 << 10) + 1));
+    assert_eq!(problems(&param), ["2:13 the default of \"p\" has 65537 bytes; at most 65536"]);
+}
+
+#[test]
+fn names_have_one_alphabet() {
+    let long = "n".repeat(101);
+    for (name, good) in [
+        ("a", true),
+        ("0", true),
+        ("a-b_c.d", true),
+        ("-a", false),
+        ("A", false),
+        ("a b", false),
+        ("名", false),
+        (&long, false),
+    ] {
+        let source = format!("name: {name}\ntasks: [{{name: {name}, shell: x}}]\n");
+        assert_eq!(read(&source, "default").is_ok(), good, "{name}");
+    }
+    let source = "name: a\nparams: {day-of: x, Day: x, day: x, \"1\": x}\ntasks: [{name: t, shell: x}]\n";
+    assert_eq!(
+        problems(source),
+        [
+            "2:10 a param's name is 1 to 100 of a-z, A-Z, 0-9 and \"_\", and starts with no digit | write \"day_of\"",
+            "2:29 params \"Day\" and \"day\" would be one variable, BATON_PARAM_DAY",
+            "2:37 a param's name is 1 to 100 of a-z, A-Z, 0-9 and \"_\", and starts with no digit",
+        ]
+    );
+}
+
+#[test]
+fn a_message_gets_the_same_answers_with_paths() {
+    let config = JobConfig {
+        namespace: "default".to_owned(),
+        name: "etl".to_owned(),
+        tasks: vec![TaskConfig {
+            name: "a".to_owned(),
+            target: Target::Command(vec!["echo".to_owned(), "{{ params.x }}".to_owned()]),
+            priority: 1_000,
+            ..TaskConfig::default()
+        }],
+        ..JobConfig::default()
+    };
+    let told: Vec<String> = validate(&config).iter().map(ToString::to_string).collect();
+    assert_eq!(
+        told,
+        [
+            "tasks[0].priority: a priority is from -100 to 100",
+            "tasks[0].command.argv[1]: the job has no param \"x\" (declare it: params: {x: \"\"})",
+        ]
+    );
+}
+
+#[test]
+fn anchors_help_and_merge_keys_do_not() {
+    let config = one(&job("  - {name: a, shell: x, env: &e {A: b}}\n  - {name: b, shell: x, env: *e}\n"));
+    assert_eq!(config.tasks[0].env, config.tasks[1].env);
+    let source = job("  - {name: a, shell: x, env: &e {A: b}}\n  - {name: b, shell: x, <<: *e}\n");
+    assert_eq!(problems(&source), ["5:25 merge keys are not supported | put what all tasks share into task_defaults"]);
+}
+
+#[test]
+fn a_hundred_thousand_tasks_are_checked_in_a_moment() {
+    let mut config = JobConfig { namespace: "d".to_owned(), name: "big".to_owned(), ..JobConfig::default() };
+    config.tasks = (0..100_000)
+        .map(|node: u32| TaskConfig {
+            name: format!("t{node}"),
+            target: Target::Command(vec!["x".to_owned(), format!("{{{{ tasks.t{}.output.x }}}}", node / 2)]),
+            needs: if node == 0 { vec![] } else { vec![format!("t{}", node - 1)] },
+            ..TaskConfig::default()
+        })
+        .collect();
+    let told = validate(&config);
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert_eq!(told[0].path.to_string(), "tasks[0].command.argv[1]");
+}

@@ -1,0 +1,241 @@
+//! Templates and conditions: they parse, and every name they use is there when they are worked out.
+
+use std::{collections::HashMap, ops::Range};
+
+use super::{
+    super::{
+        JobConfig, Split, Target, TaskConfig,
+        problem::{Part, Path, Problem, did_you_mean},
+    },
+    names,
+};
+use crate::domain::{
+    graph::Graph,
+    reference::{Fault, Name, Reference},
+    template,
+    when::When,
+};
+
+/// The states that a task can be in when another one looks at it.
+const STATES: [&str; 4] = ["FINISHED", "FAILED", "SKIPPED", "TERMINATED"];
+
+/// What a text may name beside params and tasks.
+#[derive(Clone, Copy, PartialEq)]
+enum Context {
+    /// A default of a param: the logical time alone.
+    Param,
+    /// A condition or a list of items: no shard yet.
+    Task,
+    /// A command or an environment.
+    Attempt { sharded: bool, with_items: bool },
+}
+
+/// Checks every template and condition of a definition. Without a graph it is not asked what comes before what.
+pub(super) fn check(config: &JobConfig, graph: Option<&Graph>, problems: &mut Vec<Problem>) {
+    let mut checker = Checker { config, nodes: HashMap::new(), asked: Vec::new(), problems };
+    for (node, task) in (0..).zip(&config.tasks) {
+        checker.nodes.entry(&task.name).or_insert(node);
+    }
+    checker.params();
+    checker.defaults();
+    for (node, task) in (0..).zip(&config.tasks) {
+        checker.task(node, task);
+    }
+    if let Some(graph) = graph {
+        checker.ancestors(graph);
+    }
+}
+
+struct Checker<'c> {
+    config: &'c JobConfig,
+    nodes: HashMap<&'c str, u32>,
+    /// Of whom it must be asked whether the first comes before the second, and where that matters.
+    asked: Vec<(u32, u32, Path, Range<usize>)>,
+    problems: &'c mut Vec<Problem>,
+}
+
+impl Checker<'_> {
+    fn params(&mut self) {
+        let path = Path::default().key("params");
+        for (name, default) in &self.config.params {
+            let here = path.key(name.clone());
+            for reference in self.template(default, &here) {
+                self.name(&reference, Context::Param, None, &here);
+            }
+        }
+    }
+
+    /// A default of the environment must make sense for every task that takes it over; the first for which it does not is told.
+    fn defaults(&mut self) {
+        let path = Path::default().key("task_defaults").key("env");
+        for (name, value) in &self.config.task_defaults.env {
+            let here = path.key(name.clone());
+            let references = self.template(value, &here);
+            if references.is_empty() {
+                continue;
+            }
+            let before = self.problems.len();
+            for (node, task) in (0..).zip(&self.config.tasks) {
+                if task.env.contains_key(name) {
+                    continue;
+                }
+                for reference in &references {
+                    self.name(reference, attempt(task), Some(node), &here);
+                }
+                if self.problems.len() > before {
+                    break;
+                }
+            }
+        }
+    }
+
+    fn task(&mut self, node: u32, task: &TaskConfig) {
+        let path = Path::default().key("tasks").index(node as usize);
+        if let Target::Command(items) = &task.target {
+            let argv = path.key("command").key("argv");
+            for (place, item) in items.iter().enumerate() {
+                self.task_template(item, attempt(task), node, || argv.index(place));
+            }
+        }
+        for (name, value) in &task.env {
+            self.task_template(value, attempt(task), node, || path.key("env").key(name.clone()));
+        }
+        if let Some(Split::Items(items)) = task.shards.as_ref().map(|shards| &shards.split) {
+            self.task_template(items, Context::Task, node, || path.key("shards").key("items"));
+        }
+        self.when(&task.when, node, &path.key("when"));
+    }
+
+    fn task_template(&mut self, text: &str, context: Context, node: u32, path: impl FnOnce() -> Path) {
+        if !template::is_template(text) {
+            return;
+        }
+        let path = path();
+        for reference in self.template(text, &path) {
+            self.name(&reference, context, Some(node), &path);
+        }
+    }
+
+    fn template(&mut self, text: &str, path: &Path) -> Vec<Reference> {
+        template::check(text).unwrap_or_else(|faults| {
+            for fault in faults {
+                self.fault(fault, path);
+            }
+            Vec::new()
+        })
+    }
+
+    fn when(&mut self, text: &str, node: u32, path: &Path) {
+        let when = match When::parse(text) {
+            Ok(when) => when,
+            Err(fault) => return self.fault(fault, path),
+        };
+        for reference in when.references() {
+            self.name(&reference, Context::Task, Some(node), path);
+        }
+        for (state, at) in when.compared_states() {
+            if !STATES.contains(&state.as_str()) {
+                let hint =
+                    did_you_mean(&state, STATES).unwrap_or_else(|| format!("it is one of {}", STATES.join(", ")));
+                self.fault(Fault::new(format!("no task ends in the state {state:?}"), at).suggest(hint), path);
+            }
+        }
+    }
+
+    /// Checks that a name is there; whether a task comes before is asked later, for all together.
+    fn name(&mut self, reference: &Reference, context: Context, node: Option<u32>, path: &Path) {
+        let at = reference.at.clone();
+        if reference.name == Name::LogicalTime {
+            return;
+        }
+        let fault = match (&reference.name, context) {
+            (Name::Unknown(name), _) => {
+                let known = known(context);
+                let mut fault = Fault::new(format!("{name:?} is unknown here"), at);
+                let hint = did_you_mean(name, known.iter().copied());
+                fault.suggestion = hint.or_else(|| Some(format!("there is {}", known.join(", "))));
+                fault
+            }
+            (name, Context::Param) => {
+                let name = match name {
+                    Name::Param(_) => "params",
+                    Name::State(_) | Name::Output(_) => "tasks",
+                    Name::Shard(_) => "shard",
+                    _ => "job",
+                };
+                Fault::new(format!("the default of a param cannot name {name:?}"), at).suggest("there is logical_time")
+            }
+            (Name::Param(name), _) => {
+                if self.config.params.contains_key(name) {
+                    return;
+                }
+                let mut fault = Fault::new(format!("the job has no param {name:?}"), at);
+                let hint = did_you_mean(name, self.config.params.keys().map(String::as_str));
+                fault.suggestion = hint.or_else(|| Some(format!("declare it: params: {{{name}: \"\"}}")));
+                fault
+            }
+            (Name::State(task) | Name::Output(task), _) => match (self.nodes.get(task.as_str()), node) {
+                (Some(&other), Some(node)) if other == node => {
+                    Fault::new("a task cannot look at itself", at).suggest("name a task that comes before it")
+                }
+                (Some(&other), Some(node)) => return self.asked.push((other, node, path.clone(), at)),
+                _ => {
+                    let known: Vec<&str> = self.config.tasks.iter().map(|task| task.name.as_str()).collect();
+                    let mut fault = Fault::new(format!("task {task:?} does not exist"), at);
+                    fault.suggestion = names::meant(task, &known);
+                    fault
+                }
+            },
+            (Name::Shard(_), Context::Task | Context::Attempt { sharded: false, .. }) => {
+                let task = node.map_or("", |node| self.config.tasks[node as usize].name.as_str());
+                Fault::new(format!("task {task:?} has no shards here"), at).suggest("set shards on the task")
+            }
+            (Name::Shard(field), Context::Attempt { with_items: false, .. }) if field == "item" => {
+                Fault::new("these shards have no items", at).suggest("set shards.items, or use shard.index")
+            }
+            (Name::LogicalTime | Name::Job(_), _) | (Name::Shard(_), Context::Attempt { .. }) => return,
+        };
+        self.fault(fault, path);
+    }
+
+    fn ancestors(&mut self, graph: &Graph) {
+        let pairs: Vec<(u32, u32)> = self.asked.iter().map(|&(ancestor, node, ..)| (ancestor, node)).collect();
+        let answers = graph.come_before(&pairs);
+        let asked = std::mem::take(&mut self.asked);
+        let mut told: Option<Path> = None;
+        for ((ancestor, node, path, at), _) in asked.into_iter().zip(answers).filter(|(_, comes_before)| !comes_before)
+        {
+            // A default that makes no sense for many tasks is told once.
+            let shared = path.steps().len() == 3;
+            if shared && told.as_ref() == Some(&path) {
+                continue;
+            }
+            let name = |node: u32| self.config.tasks[node as usize].name.as_str();
+            let (ancestor, node) = (name(ancestor), name(node));
+            let message = format!("task {ancestor:?} does not come before {node:?}, so it has nothing to show to it");
+            let suggestion = format!("add {ancestor:?} to the needs of {node:?}");
+            if shared {
+                told = Some(path.clone());
+            }
+            self.fault(Fault::new(message, at).suggest(suggestion), &path);
+        }
+    }
+
+    fn fault(&mut self, fault: Fault, path: &Path) {
+        let part = if fault.at.is_empty() { Part::Value } else { Part::Bytes(fault.at) };
+        self.problems.push(Problem::new(path.clone(), fault.message).about(part).suggest(fault.suggestion));
+    }
+}
+
+fn attempt(task: &TaskConfig) -> Context {
+    let split = task.shards.as_ref().map(|shards| &shards.split);
+    Context::Attempt { sharded: split.is_some(), with_items: matches!(split, Some(Split::Items(_))) }
+}
+
+fn known(context: Context) -> &'static [&'static str] {
+    match context {
+        Context::Param => &["logical_time"],
+        Context::Task | Context::Attempt { sharded: false, .. } => &["params", "tasks", "job", "logical_time"],
+        Context::Attempt { sharded: true, .. } => &["params", "tasks", "shard", "job", "logical_time"],
+    }
+}

@@ -1,0 +1,141 @@
+//! A job file becomes job configs, or a list of everything that is wrong with it.
+
+use std::collections::HashMap;
+
+use super::{
+    JobConfig, OnFailure, Retry, Shards, Split, Target, TaskConfig, TaskDefaults, TriggerRule, keys,
+    limits::PROBLEMS_MAX,
+    problem::{Part, Path, Problem, Span},
+    reader::{self, Fields},
+    tree,
+    validate::validate,
+};
+
+/// One document of a job file.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Document {
+    /// What it defines.
+    pub config: JobConfig,
+    /// Its own text.
+    pub source: String,
+}
+
+/// Reads a job file: its documents in order, each of them valid, or every problem in the order of the file. Definitions that
+/// name no namespace get this one.
+pub fn read(source: &str, namespace: &str) -> Result<Vec<Document>, Vec<Problem>> {
+    let (trees, mut problems) = tree::parse(source);
+    let mut documents = Vec::with_capacity(trees.len());
+    let mut seen = HashMap::new();
+    let lines: Vec<&str> = source.split_inclusive('\n').collect();
+    for tree in &trees {
+        let mut found = Vec::new();
+        let fields = reader::read(&tree.root, &keys::JOB_CONFIG, &Path::default(), &mut found);
+        let mut config = job_config(fields);
+        if config.namespace.is_empty() {
+            namespace.clone_into(&mut config.namespace);
+        }
+        found.truncate(PROBLEMS_MAX);
+        let read = found.len();
+        for mut problem in validate(&config) {
+            if !found[..read].iter().any(|read| explains(read, &problem)) {
+                problem.span = Some(match &problem.part {
+                    Part::Bytes(bytes) => tree.root.locate_bytes(&problem.path, bytes, &lines),
+                    part => tree.root.locate(&problem.path, *part == Part::Key),
+                });
+                found.push(problem);
+            }
+        }
+        let full_name = (config.namespace.clone(), config.name.clone());
+        let name = Path::default().key("name");
+        let place = tree.root.locate(&name, false);
+        if let Some(first) = seen.insert(full_name, place).filter(|_| !config.name.is_empty()) {
+            let message = format!("{:?} is defined twice in this file, first on line {}", config.name, first.line);
+            found.push(Problem::new(name, message).at(place));
+        }
+        problems.append(&mut found);
+        let source = lines.get(tree.lines.start - 1..(tree.lines.end - 1).min(lines.len()));
+        documents.push(Document { config, source: source.unwrap_or_default().concat() });
+    }
+    if trees.is_empty() && problems.is_empty() {
+        let problem = Problem::new(Path::default(), "the file defines no job");
+        problems.push(problem.suggest("a job has a name and tasks; `baton init` writes one".to_owned()));
+    }
+    if problems.is_empty() {
+        return Ok(documents);
+    }
+    problems.sort_by_key(|problem| problem.span.unwrap_or(Span { line: usize::MAX, column: 0, width: 0 }));
+    problems.truncate(PROBLEMS_MAX);
+    Err(problems)
+}
+
+/// Whether what is wrong with the text is the reason why something is wrong with what was read of it.
+fn explains(read: &Problem, then: &Problem) -> bool {
+    then.path.starts_with(&read.path) || (then.part == Part::Missing && read.path.parent() == then.path.parent())
+}
+
+fn job_config(mut fields: Fields) -> JobConfig {
+    JobConfig {
+        namespace: fields.text("namespace").unwrap_or_default(),
+        name: fields.text("name").unwrap_or_default(),
+        labels: fields.pairs("labels").unwrap_or_default(),
+        params: fields.pairs("params").unwrap_or_default(),
+        timeout: fields.span("timeout"),
+        task_defaults: fields.object("task_defaults").map(task_defaults).unwrap_or_default(),
+        tasks: fields.objects("tasks").unwrap_or_default().into_iter().map(task_config).collect(),
+        fail_fast: fields.flag("fail_fast").unwrap_or_default(),
+    }
+}
+
+fn task_defaults(mut fields: Fields) -> TaskDefaults {
+    TaskDefaults {
+        timeout: fields.span("timeout"),
+        retry: fields.object("retry").map(retry),
+        match_labels: fields.object("runner").and_then(|mut runner| runner.pairs("match_labels")).unwrap_or_default(),
+        env: fields.pairs("env").unwrap_or_default(),
+        working_dir: fields.text("working_dir").unwrap_or_default(),
+        trigger_rule: fields.text("trigger_rule").and_then(|name| TriggerRule::named(&name)),
+        on_failure: fields.text("on_failure").and_then(|name| OnFailure::named(&name)),
+    }
+}
+
+fn task_config(mut fields: Fields) -> TaskConfig {
+    let command = fields.texts("command");
+    let shell = fields.text("shell");
+    TaskConfig {
+        name: fields.text("name").unwrap_or_default(),
+        target: command.map(Target::Command).or(shell.map(Target::Shell)).unwrap_or_default(),
+        env: fields.pairs("env").unwrap_or_default(),
+        working_dir: fields.text("working_dir").unwrap_or_default(),
+        needs: fields.texts("needs").unwrap_or_default(),
+        shards: fields.object("shards").and_then(shards),
+        timeout: fields.span("timeout"),
+        match_labels: fields.object("runner").and_then(|mut runner| runner.pairs("match_labels")).unwrap_or_default(),
+        retry: fields.object("retry").map(retry),
+        trigger_rule: fields.text("trigger_rule").and_then(|name| TriggerRule::named(&name)),
+        when: fields.text("when").unwrap_or_default(),
+        on_failure: fields.text("on_failure").and_then(|name| OnFailure::named(&name)),
+        enabled: fields.flag("enabled"),
+        priority: fields.integer("priority").and_then(|number| number.try_into().ok()).unwrap_or_default(),
+    }
+}
+
+fn shards(mut fields: Fields) -> Option<Shards> {
+    let number = |number: i64| u32::try_from(number).unwrap_or(u32::MAX);
+    let split = Split::choose(
+        fields.integer("count").map_or(0, number),
+        fields.text("items").unwrap_or_default(),
+        fields.flag("one_per_runner").unwrap_or_default(),
+    );
+    Some(Shards {
+        split: split.ok()?,
+        max_parallel: fields.integer("max_parallel").map_or(0, number),
+        min_success_percent: fields.integer("min_success_percent").map_or(100, number),
+    })
+}
+
+fn retry(mut fields: Fields) -> Retry {
+    Retry {
+        max_attempts: fields.integer("max_attempts").map_or(0, |number| u32::try_from(number).unwrap_or(u32::MAX)),
+        delay: fields.span("delay").unwrap_or_default(),
+    }
+}
