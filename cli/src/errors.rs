@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
 
-use crate::problem::{self, Problem};
+use crate::problem::{self, Located};
 
 /// How the program ends. The numbers are part of the interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,8 +58,8 @@ pub enum Error {
         next: Option<String>,
     },
     /// Job files have problems.
-    #[error("{}", problem::count(.0.len()))]
-    Invalid(Vec<Problem>),
+    #[error("{}", problem::count(.0))]
+    Invalid(Vec<Located>),
     /// No connection came about.
     #[error("cannot reach a scheduler at {address}: {cause}")]
     Unreachable {
@@ -155,14 +155,14 @@ impl Error {
     }
 
     /// The message for a terminal, without a newline at its end.
-    pub fn to_text(&self) -> String {
+    pub fn to_text(&self, color: bool) -> String {
         let mut text = String::new();
         if let Self::Invalid(problems) = self {
-            for problem in problems {
-                let _ = writeln!(text, "{problem}");
+            for located in problems {
+                let _ = writeln!(text, "{}", located.to_text(color));
             }
         }
-        let _ = write!(text, "error: {self}");
+        let _ = write!(text, "{} {self}", if color { "\x1b[1;31merror:\x1b[0m" } else { "error:" });
         let shown = self.to_string();
         for (field, description) in self.violations() {
             // A message that is its only violation need not be said twice.
@@ -192,7 +192,7 @@ impl Error {
             error["reason"] = reason.into();
         }
         let violations: Vec<_> = match self {
-            Self::Invalid(problems) => problems.iter().map(Problem::to_json).collect(),
+            Self::Invalid(problems) => problems.iter().map(Located::to_json).collect(),
             _ => {
                 let each = self.violations().into_iter();
                 each.map(|(field, description)| json!({"field": field, "description": description})).collect()
@@ -305,7 +305,7 @@ mod tests {
             FieldViolation::new("tasks[1].name", "4:5: is empty"),
         ]);
         let error = refused(Code::InvalidArgument, &details);
-        let text = error.to_text();
+        let text = error.to_text(false);
         assert!(
             text.starts_with("error: the job file has 2 problems\n  tasks[0].needs: 3:5: needs itself\n"),
             "{text}"
@@ -347,7 +347,7 @@ mod tests {
     fn an_unreachable_scheduler_says_what_to_do() {
         let error = Error::Unreachable { address: "127.0.0.1:7420".into(), cause: "connection refused".into() };
         assert_eq!(
-            error.to_text(),
+            error.to_text(false),
             "error: cannot reach a scheduler at 127.0.0.1:7420: connection refused\n\
              next: start one with `baton dev`, or set --address / BATON_ADDRESS"
         );

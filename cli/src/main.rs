@@ -80,8 +80,7 @@ fn report(error: &Error, context: &Context) {
     let text = if context.output.is_data() {
         format!("{:#}", error.to_json())
     } else {
-        let text = error.to_text();
-        if context.output.error_color { text.replacen("error:", "\x1b[1;31merror:\x1b[0m", 1) } else { text }
+        error.to_text(context.output.error_color)
     };
     // When standard error is gone too, the exit code is all that is left.
     let _ = writeln!(std::io::stderr(), "{text}");

@@ -97,7 +97,7 @@ fn read(paths: &[String]) -> Result<Vec<JobFile>, Error> {
 
 /// Checks every file on this side, which points at the place of each problem, then sends them one by one.
 async fn send(context: &Context, files: Vec<JobFile>, dry_run: bool, id: Option<&str>) -> Result<ApplyResponse, Error> {
-    validate::check(&files)?;
+    validate::check(&files, &context.namespace)?;
     let client = context.client().await?;
     let mut all = ApplyResponse::default();
     for file in files {

@@ -89,7 +89,7 @@ mod tests {
         for example in Example::value_variants() {
             let (name, text) = example.parts();
             let file = crate::files::JobFile { name: name.to_owned(), text: text.to_owned() };
-            super::super::validate::check(&[file]).unwrap();
+            super::super::validate::check(&[file], "").unwrap_or_else(|error| panic!("{}", error.to_text(false)));
             assert!(text.contains(&format!("name: {name}\n")), "{name} is run by its own name");
         }
     }

@@ -232,7 +232,7 @@ impl Session<'_> {
             screen.keep();
         }
         let ask = self.screen.is_some() && io::stdin().is_terminal() && !job_id.is_empty();
-        let hint = if ask { "; Ctrl-C again to terminate it" } else { "" };
+        let hint = if ask { "\nCtrl-C again terminates it" } else { "" };
         let mut err = io::stderr();
         let _ = writeln!(err, "\ndetached: the job goes on, see it with `baton watch {short}`{hint}");
         if !ask || tokio::time::timeout(SECOND_CTRL_C, tokio::signal::ctrl_c()).await.is_err() {

@@ -30,7 +30,6 @@ impl Table {
         self.rows.push(cells);
     }
 
-
     /// Prints the table in the form that was asked for.
     pub fn print(&self, output: &Output) -> Result<(), Error> {
         if output.is_name() {

@@ -51,11 +51,6 @@ impl Picture {
         changes
     }
 
-    /// The task of a name; a group for a sharded one.
-    pub fn task(&self, name: &str) -> Option<&Task> {
-        self.tasks.iter().find(|task| task.name == name && task.kind() != TaskKind::Shard)
-    }
-
     /// How the named tasks stand, for looking parents up.
     pub fn states(&self) -> HashMap<&str, TaskState> {
         let nodes = self.tasks.iter().filter(|task| task.kind() != TaskKind::Shard);

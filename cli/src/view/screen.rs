@@ -47,11 +47,14 @@ impl Screen {
         if up > 0 {
             queue!(out, MoveUp(u16::try_from(up).unwrap_or(u16::MAX)))?;
         }
-        queue!(out, MoveToColumn(0), Clear(ClearType::FromCursorDown))?;
+        queue!(out, MoveToColumn(0))?;
+        // Line by line: a screen that is cleared as a whole ends up in the scroll-back of some terminals.
         for line in lines {
-            writeln!(out, "{}", line.render(self.color))?;
+            write!(out, "{}", line.render(self.color))?;
+            queue!(out, Clear(ClearType::UntilNewLine))?;
+            writeln!(out)?;
         }
-        queue!(out, EndSynchronizedUpdate)?;
+        queue!(out, Clear(ClearType::FromCursorDown), EndSynchronizedUpdate)?;
         out.flush()?;
         self.drawn = lines.iter().map(Line::width).collect();
         Ok(())

@@ -161,10 +161,11 @@ fn detail(task: &Task, states: &HashMap<&str, TaskState>, now: DateTime<Utc>) ->
     line
 }
 
-/// "attempt 2/3" once there is more than one to speak of.
+/// "attempt 2/3" once there is more than one to speak of: what went well at the first try needs no count.
 pub fn attempts(task: &Task) -> String {
     match (task.attempt, task.max_attempts) {
         (0, _) | (1, 0 | 1) => String::new(),
+        (1, _) if task.state() == TaskState::Finished => String::new(),
         (attempt, max) if max > 1 => format!("attempt {attempt}/{max}"),
         (attempt, _) => format!("attempt {attempt}"),
     }
