@@ -50,7 +50,7 @@ pub struct Global {
     /// How to print; a table on a terminal and tab-separated text in a pipe when not given.
     #[arg(short, long, global = true, value_enum, value_name = "FORMAT")]
     pub output: Option<Format>,
-    /// No colours; NO_COLOR says the same.
+    /// No colours; `NO_COLOR` says the same.
     #[arg(long, global = true)]
     pub no_color: bool,
     /// Say only what was asked for, no notes on standard error.

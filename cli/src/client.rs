@@ -8,6 +8,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+// The table of calls below names nearly every message there is.
+#[allow(clippy::wildcard_imports)]
 use baton::v1::{
     command_service_client::CommandServiceClient, job_config_service_client::JobConfigServiceClient,
     job_service_client::JobServiceClient, log_service_client::LogServiceClient,

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use chrono::{DateTime, Utc};
 use tokio::sync::OnceCell;
 
 use crate::{args::Global, client::Client, errors::Error, output::Output};
@@ -35,10 +34,5 @@ impl Context {
     /// The connection, made when it is first needed.
     pub async fn client(&self) -> Result<&Client, Error> {
         self.client.get_or_try_init(|| Client::connect(&self.address, self.timeout)).await
-    }
-
-    /// This moment. Asked once a picture, so that all of it is of one moment.
-    pub fn now(&self) -> DateTime<Utc> {
-        Utc::now()
     }
 }

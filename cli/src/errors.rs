@@ -1,6 +1,11 @@
 //! What went wrong, for a person and for a script: a cause, every violation, the next step, an exit code.
 
-use std::{error::Error as _, fmt::Write as _, io, process::ExitCode};
+use std::{
+    error::Error as _,
+    fmt::{self, Write as _},
+    io,
+    process::ExitCode,
+};
 
 use serde_json::{Value, json};
 use tonic::{Code, Status};
@@ -101,12 +106,12 @@ impl From<io::Error> for Error {
 
 impl Error {
     /// A failure of this side without a next step.
-    pub fn local(message: impl ToString) -> Self {
+    pub fn local(message: impl fmt::Display) -> Self {
         Self::Local { message: message.to_string(), next: None }
     }
 
     /// A failure of this side, and what to do about it.
-    pub fn with_next(message: impl ToString, next: impl Into<String>) -> Self {
+    pub fn with_next(message: impl fmt::Display, next: impl Into<String>) -> Self {
         Self::Local { message: message.to_string(), next: Some(next.into()) }
     }
 
@@ -191,12 +196,11 @@ impl Error {
         if let Some(reason) = self.reason() {
             error["reason"] = reason.into();
         }
-        let violations: Vec<_> = match self {
-            Self::Invalid(problems) => problems.iter().map(Located::to_json).collect(),
-            _ => {
-                let each = self.violations().into_iter();
-                each.map(|(field, description)| json!({"field": field, "description": description})).collect()
-            }
+        let violations: Vec<_> = if let Self::Invalid(problems) = self {
+            problems.iter().map(Located::to_json).collect()
+        } else {
+            let each = self.violations().into_iter();
+            each.map(|(field, description)| json!({"field": field, "description": description})).collect()
         };
         if !violations.is_empty() {
             error["violations"] = violations.into();

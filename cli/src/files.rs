@@ -65,8 +65,7 @@ fn text(name: &str, source: impl io::Read) -> Result<String, Error> {
         return Err(Error::local(format!("\"{name}\" is larger than the 4 MiB a job file may have")));
     }
     String::from_utf8(bytes).map_err(|error| {
-        let line =
-            error.as_bytes()[..error.utf8_error().valid_up_to()].iter().filter(|byte| **byte == b'\n').count() + 1;
+        let line = error.as_bytes()[..error.utf8_error().valid_up_to()].split(|byte| *byte == b'\n').count();
         Error::local(format!("{name}:{line}: the file is not UTF-8 text"))
     })
 }

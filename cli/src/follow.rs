@@ -115,9 +115,7 @@ async fn wait(span: Duration) {
 pub fn cause(status: Option<tonic::Status>) -> String {
     match status {
         None => "the scheduler closed the stream".to_owned(),
-        Some(status) => {
-            std::error::Error::source(&status).map_or_else(|| status.message().to_owned(), |source| root_cause(source))
-        }
+        Some(status) => std::error::Error::source(&status).map_or_else(|| status.message().to_owned(), root_cause),
     }
 }
 

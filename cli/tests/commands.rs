@@ -1,6 +1,6 @@
 //! The `baton` program against a scheduler that answers as it was told to.
 
-#![allow(unreachable_pub, missing_docs)]
+#![allow(unreachable_pub, missing_docs, clippy::unnecessary_wraps, clippy::wildcard_imports)]
 
 mod support;
 
@@ -342,7 +342,7 @@ async fn a_reader_that_has_seen_enough_is_no_error() {
     let mut child = fake.command(&["logs", "7be0d21c/join"]).spawn().unwrap();
     drop(child.stdout.take());
     let ended =
-        tokio::time::timeout(std::time::Duration::from_secs(60), child.wait_with_output()).await.unwrap().unwrap();
+        tokio::time::timeout(std::time::Duration::from_mins(1), child.wait_with_output()).await.unwrap().unwrap();
     assert_eq!((ended.status.code(), String::from_utf8_lossy(&ended.stderr).as_ref()), (Some(0), ""));
 }
 

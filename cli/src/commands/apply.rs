@@ -68,14 +68,13 @@ pub async fn run(context: &Context, args: &Args) -> Result<Exit, Error> {
 /// Shows what storing the files would change.
 pub async fn diff(context: &Context, args: &DiffArgs) -> Result<Exit, Error> {
     let response = send(context, read(&args.file)?, true, None).await?;
-    let output = &context.output;
+    let output = context.output;
     let changed: Vec<_> =
         response.job_configs.iter().filter(|applied| applied.change() != ApplyChange::Unchanged).collect();
     if output.is_data() {
         output.data(&response)?;
     } else if output.is_name() {
-        let names: String = changed.iter().map(|applied| name(applied) + "\n").collect();
-        output.raw(names.as_bytes())?;
+        output.names(&changed.iter().map(|applied| name(applied)).collect::<Vec<_>>())?;
     } else {
         for applied in &changed {
             output.lines(&diff_lines(applied))?;
@@ -123,10 +122,9 @@ async fn send(context: &Context, files: Vec<JobFile>, dry_run: bool, id: Option<
 
 /// One line a job config.
 pub fn print(context: &Context, response: &ApplyResponse, dry_run: bool) -> Result<(), Error> {
-    let output = &context.output;
+    let output = context.output;
     if output.is_name() {
-        let names: String = response.job_configs.iter().map(|applied| name(applied) + "\n").collect();
-        return output.raw(names.as_bytes());
+        return output.names(&response.job_configs.iter().map(name).collect::<Vec<_>>());
     }
     let lines: Vec<_> = response.job_configs.iter().map(|applied| outcome(applied, dry_run)).collect();
     output.lines(&lines)?;

@@ -42,7 +42,7 @@ pub async fn run(context: &Context, args: Args) -> Result<Exit, Error> {
         request_id: request_id(id.as_deref()),
     };
     let response = context.client().await?.delete(request).await?;
-    let output = &context.output;
+    let output = context.output;
     if output.is_data() {
         output.data(&response)?;
     } else if output.is_name() {

@@ -95,7 +95,7 @@ async fn config(context: &Context, name: String, version: Option<u32>, source: b
     let request =
         GetRequest { namespace: context.namespace.clone(), name: name.clone(), version: version.unwrap_or(0) };
     let response = context.client().await?.get(request).await?;
-    let output = &context.output;
+    let output = context.output;
     if output.is_data() {
         return output.data(&response);
     }
@@ -108,10 +108,10 @@ async fn config(context: &Context, name: String, version: Option<u32>, source: b
         return output.raw(stored.source.as_bytes());
     }
     let config = stored.config.clone().unwrap_or_default();
-    output.lines(&config_lines(output, &stored, &config, context.now()))
+    output.lines(&config_lines(output, &stored, &config, Utc::now()))
 }
 
-fn config_lines(output: &Output, stored: &StoredJobConfig, config: &JobConfig, now: DateTime<Utc>) -> Vec<Line> {
+fn config_lines(output: Output, stored: &StoredJobConfig, config: &JobConfig, now: DateTime<Utc>) -> Vec<Line> {
     let version = if stored.version == stored.latest_version {
         format!("v{}", stored.version)
     } else {
@@ -186,7 +186,7 @@ fn task_config_lines(task: &TaskConfig) -> Vec<Line> {
     facts.0
 }
 
-/// "TRIGGER_RULE_ALL_DONE" as "all_done"; nothing for what is not set.
+/// `TRIGGER_RULE_ALL_DONE` as `all_done`; nothing for what is not set.
 fn word(name: &str, prefix: &str) -> String {
     let word = name.trim_start_matches(prefix).to_lowercase();
     if word == "unspecified" { String::new() } else { word }
@@ -198,7 +198,7 @@ async fn job(context: &Context, selector: &Selector) -> Result<(), Error> {
     }
     let client = context.client().await?;
     let response = client.get_job(GetJobRequest { job_id: selector.job.clone() }).await?;
-    let output = &context.output;
+    let output = context.output;
     if output.is_data() {
         return output.data(&response);
     }
@@ -210,7 +210,7 @@ async fn job(context: &Context, selector: &Selector) -> Result<(), Error> {
         ..ListTasksRequest::default()
     };
     let tasks = client.list_tasks(request).await?;
-    let mut lines = job_lines(output, &job, context.now());
+    let mut lines = job_lines(output, &job, Utc::now());
     lines.push(Line::new());
     lines.extend(get::task_table(context, &tasks.tasks, false).aligned(output.width()));
     output.lines(&lines)?;
@@ -222,7 +222,7 @@ async fn job(context: &Context, selector: &Selector) -> Result<(), Error> {
     Ok(())
 }
 
-fn job_lines(output: &Output, job: &Job, now: DateTime<Utc>) -> Vec<Line> {
+fn job_lines(output: Output, job: &Job, now: DateTime<Utc>) -> Vec<Line> {
     let mut facts = Facts::default();
     facts.add("job", job.id.as_str());
     facts.add("config", format!("{} v{}", job.name, job.version));
@@ -247,18 +247,18 @@ fn job_lines(output: &Output, job: &Job, now: DateTime<Utc>) -> Vec<Line> {
 async fn task(context: &Context, selector: Selector) -> Result<(), Error> {
     let request = GetTaskRequest { job_id: selector.job, name: selector.task, shard_index: selector.shard };
     let response = context.client().await?.get_task(request).await?;
-    let output = &context.output;
+    let output = context.output;
     if output.is_data() {
         return output.data(&response);
     }
     let task = response.task.unwrap_or_default();
-    output.lines(&task_lines(output, &task, context.now()))?;
+    output.lines(&task_lines(output, &task, Utc::now()))?;
     let name = format!("{}/{}", short_id(&task.job_id), tree::label(&task));
     output.note(&format!("what it wrote: baton logs {name}\nwhy it is so:  baton explain {name}"));
     Ok(())
 }
 
-fn task_lines(output: &Output, task: &Task, now: DateTime<Utc>) -> Vec<Line> {
+fn task_lines(output: Output, task: &Task, now: DateTime<Utc>) -> Vec<Line> {
     let mut facts = Facts::default();
     facts.add("task", tree::label(task));
     facts.add("id", task.id.as_str());
@@ -297,14 +297,14 @@ fn attempt_line(attempt: &Attempt, now: DateTime<Utc>) -> Line {
 
 async fn runner(context: &Context, runner_id: String) -> Result<(), Error> {
     let response = context.client().await?.get_runner(GetRunnerRequest { runner_id }).await?;
-    let output = &context.output;
+    let output = context.output;
     if output.is_data() {
         return output.data(&response);
     }
-    output.lines(&runner_lines(output, &response.runner.unwrap_or_default(), context.now()))
+    output.lines(&runner_lines(output, &response.runner.unwrap_or_default(), Utc::now()))
 }
 
-fn runner_lines(output: &Output, runner: &Runner, now: DateTime<Utc>) -> Vec<Line> {
+fn runner_lines(output: Output, runner: &Runner, now: DateTime<Utc>) -> Vec<Line> {
     let mut facts = Facts::default();
     facts.add("runner", runner.id.as_str());
     facts.span("state", glyphs::runner(runner.state()).span());

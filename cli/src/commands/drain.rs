@@ -29,7 +29,7 @@ pub struct Args {
 /// Drains it.
 pub async fn run(context: &Context, args: Args) -> Result<Exit, Error> {
     let client = context.client().await?;
-    let output = &context.output;
+    let output = context.output;
     if let Some(scheduler_id) = args.scheduler {
         let response = client.drain_scheduler(DrainSchedulerRequest { scheduler_id: scheduler_id.clone() }).await?;
         if output.is_data() {

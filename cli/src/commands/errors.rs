@@ -76,7 +76,7 @@ pub fn known(reason: &str) -> bool {
 
 /// Explains one reason, or lists all.
 pub fn run(context: &Context, args: &Args) -> Result<Exit, Error> {
-    let output = &context.output;
+    let output = context.output;
     let Some(reason) = &args.reason else {
         if output.is_data() {
             let all: Vec<_> = ENTRIES.iter().map(Entry::to_json).collect();

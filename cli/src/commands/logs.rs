@@ -291,7 +291,9 @@ mod tests {
 
     fn printed(printer: &mut Printer, chunks: &[LogChunk]) -> Vec<u8> {
         let mut out = Vec::new();
-        chunks.iter().for_each(|chunk| printer.take(chunk, &mut out));
+        for chunk in chunks {
+            printer.take(chunk, &mut out);
+        }
         out
     }
 

@@ -25,7 +25,7 @@ pub struct Args {
 /// Resumes it.
 pub async fn run(context: &Context, args: Args) -> Result<Exit, Error> {
     let client = context.client().await?;
-    let output = &context.output;
+    let output = context.output;
     if let Some(scheduler_id) = args.scheduler {
         let response = client.resume_scheduler(ResumeSchedulerRequest { scheduler_id: scheduler_id.clone() }).await?;
         if output.is_data() {

@@ -45,7 +45,7 @@ pub async fn run(context: &Context, args: Args) -> Result<Exit, Error> {
         request_id: request_id(args.request_id.as_deref()),
     };
     let response = context.client().await?.terminate(request).await?;
-    let output = &context.output;
+    let output = context.output;
     if output.is_data() {
         output.data(&response)?;
         return Ok(Exit::Ok);

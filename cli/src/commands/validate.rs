@@ -37,7 +37,7 @@ pub fn run(context: &Context, args: &Args) -> Result<Exit, Error> {
         files.extend(files::read(path)?);
     }
     let sound = check(&files, &context.namespace)?;
-    let output = &context.output;
+    let output = context.output;
     if output.is_data() {
         let configs: Vec<_> = sound
             .iter()

@@ -6,6 +6,7 @@ use std::{
 };
 
 use baton::v1::{Job, JobState, ListTasksRequest, LogSelector, ReadRequest, TaskKind, TaskState, TerminateRequest};
+use chrono::Utc;
 
 use crate::{
     client::request_id,
@@ -83,7 +84,7 @@ pub async fn wait(context: &Context, job_id: &str) -> Result<Exit, Error> {
         }
     }
     if job.state() != JobState::Finished {
-        context.output.note(&ending::summary(&job, context.now()).render(context.output.error_color));
+        context.output.note(&ending::summary(&job, Utc::now()).render(context.output.error_color));
     }
     Ok(exit_of(job.state()))
 }
@@ -160,7 +161,7 @@ impl Session<'_> {
 
     fn take(&mut self, event: Event) -> Result<(), Error> {
         self.dirty = true;
-        let now = self.context.now();
+        let now = Utc::now();
         match event {
             Event::Changed(message) => {
                 let first = self.picture.job.id.is_empty();
@@ -199,7 +200,7 @@ impl Session<'_> {
         }
         let Some(screen) = &mut self.screen else { return Ok(()) };
         let size = Screen::size();
-        let lines = tree::draw(&self.picture, size, self.context.now(), self.trouble.as_deref());
+        let lines = tree::draw(&self.picture, size, Utc::now(), self.trouble.as_deref());
         screen.draw(&lines, size.width)?;
         self.dirty = false;
         self.drawn = Some(Instant::now());
@@ -212,8 +213,8 @@ impl Session<'_> {
         self.redraw()?;
         self.screen = None;
         let job = &self.picture.job;
-        let output = &self.context.output;
-        output.lines(&[ending::summary(job, self.context.now())])?;
+        let output = self.context.output;
+        output.lines(&[ending::summary(job, Utc::now())])?;
         if job.state() == JobState::Failed {
             match last_words(self.context, &job.id).await {
                 Ok((failures, more)) => output.lines(&ending::failures(job, &failures, more))?,
@@ -321,8 +322,8 @@ mod tests {
 
     #[test]
     fn last_words_are_the_last_lines_and_only_text() {
-        let log: String = (0..30).map(|n| format!("\x1b[31mline {n}\x1b[0m\x07\n")).collect();
-        let tail = tail(log.as_bytes());
+        let log: Vec<_> = (0..30).map(|n| format!("\x1b[31mline {n}\x1b[0m\x07\n")).collect();
+        let tail = tail(log.concat().as_bytes());
         assert_eq!(tail.len(), 10);
         assert_eq!((tail[0].as_str(), tail[9].as_str()), ("line 20", "line 29"));
     }

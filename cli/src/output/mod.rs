@@ -74,27 +74,27 @@ impl Output {
     }
 
     /// Whether the response itself is wanted rather than words about it.
-    pub fn is_data(&self) -> bool {
+    pub fn is_data(self) -> bool {
         matches!(self.format, Some(Format::Json | Format::Yaml))
     }
 
     /// Whether only names or ids are wanted.
-    pub fn is_name(&self) -> bool {
+    pub fn is_name(self) -> bool {
         self.format == Some(Format::Name)
     }
 
     /// Whether every column and full ids are wanted.
-    pub fn is_wide(&self) -> bool {
+    pub fn is_wide(self) -> bool {
         self.format == Some(Format::Wide)
     }
 
     /// Whether rows are separated by tabs instead of aligned.
-    pub fn is_tsv(&self) -> bool {
+    pub fn is_tsv(self) -> bool {
         self.format.is_none() && !self.terminal
     }
 
     /// The width of the terminal.
-    pub fn width(&self) -> usize {
+    pub fn width(self) -> usize {
         if !self.terminal {
             return WIDTH_DEFAULT;
         }
@@ -102,12 +102,12 @@ impl Output {
     }
 
     /// Prints a message of the protocol as it is. Only for `is_data`.
-    pub fn data<M: Message + Name>(&self, message: &M) -> Result<(), Error> {
+    pub fn data<M: Message + Name>(self, message: &M) -> Result<(), Error> {
         self.value(&to_value(message))
     }
 
     /// Prints a value as JSON or YAML.
-    pub fn value(&self, value: &serde_json::Value) -> Result<(), Error> {
+    pub fn value(self, value: &serde_json::Value) -> Result<(), Error> {
         match self.format {
             Some(Format::Yaml) => self.raw(yaml::document(value).as_bytes()),
             _ => self.raw(json::document(value).as_bytes()),
@@ -115,7 +115,7 @@ impl Output {
     }
 
     /// Prints lines with what colour is allowed.
-    pub fn lines(&self, lines: &[Line]) -> Result<(), Error> {
+    pub fn lines(self, lines: &[Line]) -> Result<(), Error> {
         let mut text = String::new();
         for line in lines {
             text.push_str(&line.render(self.color));
@@ -125,19 +125,29 @@ impl Output {
     }
 
     /// Prints one line of text as it is.
-    pub fn line(&self, text: &str) -> Result<(), Error> {
+    pub fn line(self, text: &str) -> Result<(), Error> {
         self.raw(format!("{text}\n").as_bytes())
     }
 
-    /// Writes bytes as they are, at once.
-    pub fn raw(&self, bytes: &[u8]) -> Result<(), Error> {
+    /// Prints names, one a line.
+    pub fn names(self, names: &[String]) -> Result<(), Error> {
+        let mut text = names.join("\n");
+        if !names.is_empty() {
+            text.push('\n');
+        }
+        self.raw(text.as_bytes())
+    }
+
+    /// Writes bytes as they are, at once. The one door to standard output.
+    #[allow(clippy::unused_self)]
+    pub fn raw(self, bytes: &[u8]) -> Result<(), Error> {
         let mut out = io::stdout().lock();
         out.write_all(bytes)?;
         Ok(out.flush()?)
     }
 
     /// Says something beside the answer, such as a next step: on standard error, and not when quiet.
-    pub fn note(&self, text: &str) {
+    pub fn note(self, text: &str) {
         if !self.quiet {
             // Nobody listening to notes is no reason to stop.
             let _ = writeln!(io::stderr(), "{text}");
@@ -145,7 +155,7 @@ impl Output {
     }
 
     /// An instant as this output writes it; "-" when there is none.
-    pub fn instant(&self, time: Option<prost_types::Timestamp>, now: DateTime<Utc>) -> String {
+    pub fn instant(self, time: Option<prost_types::Timestamp>, now: DateTime<Utc>) -> String {
         time::instant(time, self.time, now)
     }
 }

@@ -31,10 +31,9 @@ impl Table {
     }
 
     /// Prints the table in the form that was asked for.
-    pub fn print(&self, output: &Output) -> Result<(), Error> {
+    pub fn print(&self, output: Output) -> Result<(), Error> {
         if output.is_name() {
-            let names: String = self.names.iter().map(|name| format!("{name}\n")).collect();
-            return output.raw(names.as_bytes());
+            return output.names(&self.names);
         }
         if output.is_tsv() {
             return output.raw(self.tsv().as_bytes());

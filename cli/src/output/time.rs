@@ -99,6 +99,7 @@ pub fn to_proto(span: Duration) -> prost_types::Duration {
 mod tests {
     use super::*;
 
+    #[allow(clippy::unnecessary_wraps)] // as the messages have it
     fn at(seconds: i64) -> Option<Timestamp> {
         Some(Timestamp { seconds, nanos: 0 })
     }

@@ -9,7 +9,8 @@ pub fn now() -> DateTime<Utc> {
     DateTime::from_timestamp(1_000, 0).expect("an instant")
 }
 
-/// An instant so many seconds before `now`.
+/// An instant so many seconds before `now`, as the messages have it.
+#[allow(clippy::unnecessary_wraps)]
 pub fn ago(seconds: i64) -> Option<Timestamp> {
     Some(Timestamp { seconds: 1_000 - seconds, nanos: 0 })
 }

@@ -1,6 +1,7 @@
 //! Job configs.
 
 use baton::v1::{GetRequest, ListRequest, ListResponse, ListedJobConfig};
+use chrono::Utc;
 
 use super::{Labels, Paging, labels, note_next_page, pairs};
 use crate::{context::Context, errors::Error, output::table::Table};
@@ -48,7 +49,7 @@ async fn one(context: &Context, name: String, version: Option<u32>) -> Result<()
         labels: config.labels,
         update_time: stored.create_time,
     };
-    table(context, &[listed]).print(&context.output)
+    table(context, &[listed]).print(context.output)
 }
 
 async fn list(context: &Context, args: &Args) -> Result<(), Error> {
@@ -68,16 +69,16 @@ async fn list(context: &Context, args: &Args) -> Result<(), Error> {
     if context.output.is_data() {
         return context.output.data(&all);
     }
-    table(context, &all.job_configs).print(&context.output)?;
+    table(context, &all.job_configs).print(context.output)?;
     if all.job_configs.is_empty() {
         context.output.note("no job configs; write one with `baton init` and store it with `baton apply -f FILE`");
     }
-    note_next_page(&context.output, &all.next_page_token);
+    note_next_page(context.output, &all.next_page_token);
     Ok(())
 }
 
 fn table(context: &Context, configs: &[ListedJobConfig]) -> Table {
-    let now = context.now();
+    let now = Utc::now();
     let mut table = Table::new(&["NAME", "NAMESPACE", "VERSION", "TASKS", "UPDATED", "LABELS"]);
     for config in configs {
         table.row(

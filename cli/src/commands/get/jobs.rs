@@ -3,6 +3,7 @@
 use std::{collections::HashMap, time::Duration};
 
 use baton::v1::{GetJobRequest, Job, JobState, ListJobsRequest, ListJobsResponse};
+use chrono::Utc;
 
 use super::{Labels, Paging, id, labels, note_next_page, or_dash, pairs};
 use crate::{
@@ -59,11 +60,11 @@ pub async fn run(context: &Context, args: Args) -> Result<(), Error> {
             if context.output.is_data() {
                 return context.output.data(&page);
             }
-            table(context, &page.jobs).print(&context.output)?;
+            table(context, &page.jobs).print(context.output)?;
             if page.jobs.is_empty() {
                 context.output.note("no jobs; make one with `baton run CONFIG`");
             }
-            note_next_page(&context.output, &page.next_page_token);
+            note_next_page(context.output, &page.next_page_token);
             Ok(())
         }
     }
@@ -79,7 +80,7 @@ async fn one(context: &Context, job: &Selector) -> Result<(), Error> {
     }
     let job = response.job.unwrap_or_default();
     let short = short_id(&job.id).to_owned();
-    table(context, &[job]).print(&context.output)?;
+    table(context, &[job]).print(context.output)?;
     context.output.note(&format!("its tasks: baton get tasks {short}"));
     Ok(())
 }
@@ -87,7 +88,7 @@ async fn one(context: &Context, job: &Selector) -> Result<(), Error> {
 async fn list(context: &Context, args: &Args) -> Result<ListJobsResponse, Error> {
     let client = context.client().await?;
     let since = args.since.and_then(|since| chrono::TimeDelta::from_std(since).ok());
-    let created_since = since.and_then(|since| context.now().checked_sub_signed(since)).map(timestamp);
+    let created_since = since.and_then(|since| Utc::now().checked_sub_signed(since)).map(timestamp);
     args.paging
         .read(async |page_size, page_token| {
             let request = ListJobsRequest {
@@ -107,7 +108,7 @@ async fn list(context: &Context, args: &Args) -> Result<ListJobsResponse, Error>
 
 /// Reads the list again and again until Ctrl-C.
 async fn watch(context: &Context, args: &Args) -> Result<(), Error> {
-    let output = &context.output;
+    let output = context.output;
     let redraws = output.terminal && !output.is_data() && !output.is_name();
     let mut screen = redraws.then(|| Screen::new(output.color));
     let mut seen: HashMap<String, u64> = HashMap::new();
@@ -144,7 +145,7 @@ async fn watch(context: &Context, args: &Args) -> Result<(), Error> {
 
 /// One line a job.
 pub fn table(context: &Context, jobs: &[Job]) -> Table {
-    let (output, now) = (&context.output, context.now());
+    let (output, now) = (context.output, Utc::now());
     let wide = output.is_wide();
     let mut headers = vec!["ID", "NAME", "STATE", "TASKS", "CREATED", "TOOK", "REASON"];
     if wide {

@@ -94,7 +94,7 @@ impl Paging {
         loop {
             let page = read(left.min(PAGE_MAX), token).await?;
             left = left.saturating_sub(u32::try_from(page.count()).unwrap_or(u32::MAX));
-            token = page.token().to_owned();
+            token = String::from(page.token());
             all.append(page);
             // A page may be short without being the last one.
             if token.is_empty() || left == 0 {
@@ -145,7 +145,7 @@ pages! {
 }
 
 /// Says how to get what comes after a page: the same command with its token.
-fn note_next_page(output: &Output, token: &str) {
+fn note_next_page(output: Output, token: &str) {
     if token.is_empty() || output.is_data() {
         return;
     }
@@ -182,7 +182,7 @@ struct Labels {
 }
 
 /// Short on a table for people, whole for everyone else.
-fn id(output: &Output, id: &str) -> Span {
+fn id(output: Output, id: &str) -> Span {
     if output.is_wide() || output.is_tsv() { id.into() } else { short_id(id).into() }
 }
 

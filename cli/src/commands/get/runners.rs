@@ -1,6 +1,7 @@
 //! Runners.
 
 use baton::v1::{GetRunnerRequest, ListRunnersRequest, ListRunnersResponse, Runner};
+use chrono::Utc;
 
 use super::{Labels, Paging, id, labels, note_next_page, or_dash, pairs};
 use crate::{
@@ -33,7 +34,7 @@ pub async fn run(context: &Context, args: Args) -> Result<(), Error> {
         if context.output.is_data() {
             return context.output.data(&response);
         }
-        return table(context, &[response.runner.unwrap_or_default()]).print(&context.output);
+        return table(context, &[response.runner.unwrap_or_default()]).print(context.output);
     }
     let all: ListRunnersResponse = args
         .paging
@@ -45,18 +46,18 @@ pub async fn run(context: &Context, args: Args) -> Result<(), Error> {
     if context.output.is_data() {
         return context.output.data(&all);
     }
-    table(context, &all.runners).print(&context.output)?;
+    table(context, &all.runners).print(context.output)?;
     if all.runners.is_empty() {
         context
             .output
             .note(&format!("no runners; start one with `baton-runner --scheduler http://{}`", context.address));
     }
-    note_next_page(&context.output, &all.next_page_token);
+    note_next_page(context.output, &all.next_page_token);
     Ok(())
 }
 
 fn table(context: &Context, runners: &[Runner]) -> Table {
-    let (output, now) = (&context.output, context.now());
+    let (output, now) = (context.output, Utc::now());
     let mut headers = vec!["NAME", "STATE", "SLOTS", "LABELS", "LAST SEEN", "VERSION"];
     if output.is_wide() {
         headers.extend(["RUNS", "SCHEDULER", "SINCE", "REASON"]);

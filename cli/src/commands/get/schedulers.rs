@@ -1,6 +1,7 @@
 //! Schedulers.
 
 use baton::v1::{ListSchedulersRequest, ListSchedulersResponse};
+use chrono::Utc;
 
 use super::{Paging, id, note_next_page, or_dash};
 use crate::{
@@ -26,7 +27,7 @@ pub async fn run(context: &Context, args: Args) -> Result<(), Error> {
             client.list_schedulers(ListSchedulersRequest { page_size, page_token }).await
         })
         .await?;
-    let (output, now) = (&context.output, context.now());
+    let (output, now) = (context.output, Utc::now());
     if output.is_data() {
         return output.data(&all);
     }

@@ -1,6 +1,7 @@
 //! Tasks.
 
 use baton::v1::{GetTaskRequest, ListTasksRequest, ListTasksResponse, Task, TaskKind, TaskState};
+use chrono::Utc;
 
 use super::{Paging, id, note_next_page, or_dash};
 use crate::{
@@ -63,7 +64,7 @@ fn print_one(context: &Context, response: baton::v1::GetTaskResponse) -> Result<
         return context.output.data(&response);
     }
     let task = response.task.unwrap_or_default();
-    table(context, &[task], false).print(&context.output)
+    table(context, &[task], false).print(context.output)
 }
 
 async fn list(context: &Context, args: &Args) -> Result<(), Error> {
@@ -91,17 +92,17 @@ async fn list(context: &Context, args: &Args) -> Result<(), Error> {
     if context.output.is_data() {
         return context.output.data(&all);
     }
-    table(context, &all.tasks, job_id.is_empty()).print(&context.output)?;
+    table(context, &all.tasks, job_id.is_empty()).print(context.output)?;
     if all.tasks.is_empty() {
         context.output.note("no such tasks");
     }
-    note_next_page(&context.output, &all.next_page_token);
+    note_next_page(context.output, &all.next_page_token);
     Ok(())
 }
 
 /// One line a task, with its job where they may be of several.
 pub fn table(context: &Context, tasks: &[Task], with_job: bool) -> Table {
-    let (output, now) = (&context.output, context.now());
+    let (output, now) = (context.output, Utc::now());
     let mut headers = vec!["TASK", "STATE", "ATTEMPT", "RUNNER", "STARTED", "TOOK", "REASON"];
     if with_job {
         headers.insert(0, "JOB");

@@ -1,6 +1,7 @@
 //! The versions of a job config.
 
 use baton::v1::{ListVersionsRequest, ListVersionsResponse};
+use chrono::Utc;
 
 use super::{Paging, note_next_page};
 use crate::{context::Context, errors::Error, output::table::Table};
@@ -35,7 +36,7 @@ pub async fn run(context: &Context, args: Args) -> Result<(), Error> {
             client.list_versions(request).await
         })
         .await?;
-    let (output, now) = (&context.output, context.now());
+    let (output, now) = (context.output, Utc::now());
     if output.is_data() {
         return output.data(&all);
     }
