@@ -1,1 +1,5 @@
 //! stub
+pub mod clock;
+pub mod machine;
+pub mod task;
+pub mod units;
