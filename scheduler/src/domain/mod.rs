@@ -2,4 +2,5 @@
 //! chance are arguments.
 
 pub mod definition;
+pub mod schedule;
 pub mod time;
