@@ -29,8 +29,8 @@ pub(super) enum Source {
     Text(text::Rule),
 }
 
-/// The first instant at which nothing fires any more, in microseconds.
-pub(super) const HORIZON: i64 = Civil::END.0 * SECOND;
+/// The first instant at which nothing fires any more, in microseconds: the end of 2100 has passed in every zone.
+pub(super) const HORIZON: i64 = (Civil::END.0 + super::civil::DAY) * SECOND;
 /// No fire is earlier, in any zone.
 pub(super) const DAWN: i64 = -super::civil::DAY * SECOND;
 

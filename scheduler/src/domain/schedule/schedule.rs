@@ -88,7 +88,7 @@ impl Schedule {
     pub fn next(&self, after: Timestamp) -> Result<Next, NotForward> {
         let asked = after.0;
         // Nothing fires before the window, and a fire at its very start is inside.
-        let opened = asked.max(DAWN).max(self.start.map_or(i64::MIN, |start| start.saturating_sub(1)));
+        let opened = asked.max(self.start.map_or(i64::MIN, |start| start.saturating_sub(1))).clamp(DAWN, HORIZON);
         let mut notes = Vec::new();
         let mut from = opened;
         let mut step = match (&self.rule, self.start) {
@@ -142,8 +142,8 @@ impl Schedule {
     /// How many fires there are after one instant, up to and including another. Computed: two weeks of a fire every five
     /// seconds cost no more than two weeks of a daily one.
     pub fn count(&self, after: Timestamp, until: Timestamp) -> u64 {
-        let mut after = after.0.max(DAWN).max(self.start.map_or(i64::MIN, |start| start.saturating_sub(1)));
-        let until = until.0.min(self.end.map_or(HORIZON, |end| end.min(HORIZON)) - 1);
+        let mut after = after.0.max(self.start.map_or(i64::MIN, |start| start.saturating_sub(1))).clamp(DAWN, HORIZON);
+        let until = until.0.min(self.end.map_or(HORIZON, |end| end.min(HORIZON)).saturating_sub(1));
         let mut count = 0;
         for stretch in self.exclusions.between(after.div_euclid(SECOND), until.div_euclid(SECOND)) {
             count += self.rule.count(after, stretch.start.saturating_mul(SECOND) - 1);

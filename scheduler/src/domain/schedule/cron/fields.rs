@@ -2,7 +2,7 @@
 
 use chrono::{Datelike, NaiveDate};
 
-use super::days::{Bits, Days, range};
+use super::days::{Bits, Days};
 use crate::domain::schedule::civil::{Civil, DAY, YEARS, date_of_day, days_in_month};
 
 /// All minutes, or all seconds.
@@ -90,9 +90,4 @@ impl Fields {
 /// All years as a list for an engine that wants one.
 pub(super) fn all_years() -> Vec<i32> {
     YEARS.collect()
-}
-
-/// Whether a set is all of a field.
-pub(in crate::domain::schedule) fn is_full(bits: Bits, first: u32, last: u32) -> bool {
-    bits == range(first, last)
 }

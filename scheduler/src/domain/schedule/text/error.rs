@@ -121,11 +121,14 @@ fn forms(language: Language) -> &'static [&'static str] {
     }
 }
 
-/// The forms with the most in common with a text.
+/// The forms with the most in common with a text, whatever its numbers are.
 fn nearest(language: Language, text: &str) -> Vec<&'static str> {
-    let wanted: String = text.to_lowercase();
+    let shape = |text: &str| -> String {
+        text.to_lowercase().chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect()
+    };
+    let wanted = shape(text);
     let mut ranked: Vec<(f64, &'static str)> =
-        forms(language).iter().map(|form| (strsim::sorensen_dice(&form.to_lowercase(), &wanted), *form)).collect();
+        forms(language).iter().map(|form| (strsim::sorensen_dice(&shape(form), &wanted), *form)).collect();
     ranked.sort_by(|a, b| b.0.total_cmp(&a.0));
     ranked.into_iter().take(NEAREST).map(|(_, form)| form).collect()
 }
