@@ -62,8 +62,8 @@ pub struct Settings {
 pub struct Leftovers {
     /// Results that were not acknowledged, with their slots.
     pub results: Vec<(u32, TaskRef, TaskResult)>,
-    /// Tasks whose processes were ended without a result.
-    pub ended: Vec<TaskRef>,
+    /// Tasks whose processes were ended without a result, with their slots.
+    pub ended: Vec<(u32, TaskRef)>,
 }
 
 /// The machine.
@@ -192,7 +192,7 @@ impl Machine {
             burnt: Burnt::new(count as usize),
             now: Instant::default(),
             slots,
-            ended: leftovers.ended,
+            ended: leftovers.ended.into_iter().map(|(_, task)| task).collect(),
             session: None,
             beat: settings.heartbeat_interval,
             answer_timeout: settings.answer_timeout,
@@ -347,9 +347,9 @@ impl Machine {
             Order::ResultAck { task } => self.result_ack(task),
             Order::Drain => self.set_drained(true),
             Order::Resume => self.set_drained(false),
-            Order::Disconnect { reconnect_after, hold_for } => {
+            Order::Disconnect { hold_for } => {
                 self.hold = self.hold.max(hold_for);
-                self.redial(Redial::Told { after: reconnect_after });
+                self.redial(Redial::Told);
             }
             Order::Unknown { kind, slot, task } => {
                 self.answer(slot, task, Answer::Unsupported, format!("command kind {kind} is unknown to this version"));

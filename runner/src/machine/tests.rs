@@ -298,7 +298,7 @@ fn what_ends_before_the_welcome_is_told_after_it() {
 
 #[test]
 fn the_dead_of_an_earlier_boot_are_named_until_a_scheduler_has_heard_it() {
-    let leftovers = Leftovers { results: Vec::new(), ended: vec![task(1, 1)] };
+    let leftovers = Leftovers { results: Vec::new(), ended: vec![(0, task(1, 1))] };
     let mut world = World::with(1, leftovers);
     world.open();
     world.step(Input::Closed);
@@ -374,8 +374,8 @@ fn a_planned_stop_of_the_scheduler_holds_self_stop_off_until_the_next_welcome() 
     world.run_new(0, task(1, 1), cut_off());
     world.started(0, task(1, 1));
     let hold_for = Duration::from_secs(600);
-    let outputs = world.receive(0, vec![Order::Disconnect { reconnect_after: BEAT, hold_for }]);
-    assert_eq!(outputs.last(), Some(&Output::Redial(Redial::Told { after: BEAT })));
+    let outputs = world.receive(0, vec![Order::Disconnect { hold_for }]);
+    assert_eq!(outputs.last(), Some(&Output::Redial(Redial::Told)));
     assert!(stops(&world.pass(hold_for + SELF_STOP - Duration::from_secs(1))).is_empty());
     assert_eq!(stops(&world.pass(Duration::from_secs(1))), [task(1, 1)]);
 }
@@ -571,7 +571,7 @@ impl Onlooker {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn whatever_happens_the_promises_hold(events in events()) {

@@ -126,8 +126,6 @@ pub enum Order {
     Resume,
     /// Close the stream and dial again.
     Disconnect {
-        /// Not before this has passed.
-        reconnect_after: Duration,
         /// The scheduler's tasks are safe for so long.
         hold_for: Duration,
     },
@@ -194,11 +192,8 @@ pub enum Redial {
     Deaf,
     /// The scheduler answers but cannot commit, and there is another.
     NotAcked,
-    /// The scheduler said so.
-    Told {
-        /// Not before this has passed.
-        after: Duration,
-    },
+    /// The scheduler said so. When is the line's business.
+    Told,
 }
 
 /// A frame to the scheduler.
