@@ -2,6 +2,7 @@
 //!
 //! Four rooms, and the arrows between them point one way: `rpc → flow → store → domain`.
 
+pub mod config;
 pub mod domain;
 pub mod flow;
 mod rpc;

@@ -14,20 +14,17 @@
 
 use std::{collections::HashMap, error::Error as _, time::Duration};
 
-use strsim::jaro_winkler;
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
 use tracing::error;
 use uuid::Uuid;
 
-use crate::{flow::request, store};
+use crate::{domain::definition::closest, flow::request, store};
 
 /// Whose reasons these are.
 const DOMAIN: &str = "baton";
 /// When to try again what was refused for a moment.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
-/// How alike two names must be for one to be suggested for the other, from 0 to 1.
-const LIKENESS_MIN: f64 = 0.8;
 
 /// Something wrong with one field of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -124,13 +121,6 @@ impl Error {
     pub(crate) fn unknown<'a>(kind: Kind, name: &str, known: impl IntoIterator<Item = &'a str>) -> Self {
         Self::NotFound { kind, name: name.to_owned(), suggestion: closest(name, known).map(str::to_owned) }
     }
-}
-
-/// The known name that is most like the one given, if any is like it.
-pub(crate) fn closest<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let scored = known.into_iter().map(|name| (jaro_winkler(given, name), name));
-    let best = scored.filter(|(likeness, _)| *likeness >= LIKENESS_MIN).max_by(|a, b| a.0.total_cmp(&b.0));
-    best.map(|(_, name)| name)
 }
 
 impl From<store::Error> for Error {

@@ -23,6 +23,7 @@ use sea_orm::{
     SqliteTransactionMode, Statement, TransactionOptions, TransactionTrait as _,
 };
 
+pub(crate) use self::open::without_password;
 pub use self::{error::Error, open::Settings};
 
 /// The database of a scheduler, open. Clones share it.
