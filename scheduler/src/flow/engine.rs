@@ -97,8 +97,6 @@ pub struct Settings {
     pub scheduler: Uuid,
     /// Where runners reach this scheduler.
     pub address: String,
-    /// How long a planned stop holds the tasks of this scheduler's runners.
-    pub hold_for: Duration,
 }
 
 impl Engine {
@@ -241,7 +239,6 @@ struct Loop {
     inbox: mpsc::Receiver<Event>,
     timing: Timing,
     scheduler: Uuid,
-    hold_for: Duration,
     /// What a turn needs; with the turn while one is under way.
     context: Option<Context>,
     sessions: Sessions,
@@ -268,7 +265,7 @@ struct Loop {
 
 impl Loop {
     fn new(settings: Settings, engine: Engine, inbox: mpsc::Receiver<Event>) -> Self {
-        let Settings { store, timing, scheduler, address, hold_for } = settings;
+        let Settings { store, timing, scheduler, address } = settings;
         let now = Instant::now();
         let clustered = store.is_clustered();
         let pulse = Pulse::new(store.clone(), timing, scheduler, address);
@@ -277,7 +274,6 @@ impl Loop {
             inbox,
             timing,
             scheduler,
-            hold_for,
             context: Some(Context { store, timing, scheduler, plans: Plans::default(), clustered }),
             sessions: Sessions::default(),
             pulse,
@@ -300,7 +296,7 @@ impl Loop {
 
     async fn run(mut self) {
         let mut under: Option<Under> = None;
-        let mut pulse = tokio::time::interval(self.timing.last_seen_interval);
+        let mut pulse = tokio::time::interval(self.timing.seen_interval);
         pulse.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             if under.is_none() && self.is_due(Instant::now()) {
@@ -721,7 +717,7 @@ impl Loop {
         }
     }
 
-    /// Once each `last_seen_interval`: what was heard is to be committed, what is overdue is looked at.
+    /// Once each `seen_interval`: what was heard is to be committed, what is overdue is looked at.
     fn beat(&mut self) {
         let now = Instant::now();
         let mut closing = Vec::new();
@@ -781,7 +777,7 @@ impl Loop {
     /// this one's successor.
     async fn part(mut self) {
         let context = self.context.take().expect("no turn is under way");
-        let held = self.pulse.part(&context.store, self.hold_for).await;
+        let held = self.pulse.part(&context.store, self.timing.hold_for).await;
         if let Err(error) = &held {
             warn!(%error, "the tasks of this scheduler's runners could not be held");
         }
@@ -789,7 +785,7 @@ impl Loop {
         let disconnect = Disconnect {
             reason: DisconnectReason::Shutdown,
             reconnect_after: None,
-            hold_for: held.is_ok().then_some(self.hold_for),
+            hold_for: held.is_ok().then_some(self.timing.hold_for),
             message: "the scheduler is stopping".to_owned(),
         };
         info!(runners = self.sessions.len(), "telling runners to go");

@@ -35,10 +35,9 @@ impl Scene {
         for world in testing::worlds().await {
             let settings = Settings {
                 store: world.store.clone(),
-                timing: Timing::default(),
+                timing: Timing::from_beat(Duration::from_secs(10), Duration::from_secs(10)),
                 scheduler: Uuid::now_v7(),
                 address: "127.0.0.1:7420".to_owned(),
-                hold_for: Duration::from_secs(600),
             };
             let (engine, _) = Engine::start(settings);
             scenes.push(Self { world, engine });

@@ -266,7 +266,7 @@ mod tests {
                 "JOB_CONFIG_NOT_FOUND",
             ),
             (
-                request::Error::Invalid { field: "params".to_owned(), message: "no".to_owned() },
+                request::Error::Invalid(vec![("params".to_owned(), "no".to_owned())]),
                 Code::InvalidArgument,
                 "INVALID_REQUEST",
             ),
