@@ -68,7 +68,11 @@ const SETTINGS: [Setting; 18] = [
         "URL",
         "sqlite://PATH for one machine, postgres://… for a cluster [default: sqlite://.baton/baton.db]",
     ),
-    setting("advertise", "ADDRESS:PORT", "Where runners and other schedulers reach this one [default: where it listens]"),
+    setting(
+        "advertise",
+        "ADDRESS:PORT",
+        "Where runners and other schedulers reach this one [default: where it listens]",
+    ),
     setting("no_auth", "", "Ask nobody for credentials. On loopback only"),
     setting("log_format", "FORMAT", "How log lines look: text or json [default: text]"),
     setting("log", "FILTER", "What is logged, such as info or baton_scheduler=debug [default: info]"),
@@ -386,7 +390,8 @@ mod tests {
 
     #[test]
     fn everything_that_is_wrong_is_told_at_once() {
-        let problems = problems(&["--listen", "nowhere", "--grace", "10", "--log-format", "xml", "--lost-after", "20s"]);
+        let problems =
+            problems(&["--listen", "nowhere", "--grace", "10", "--log-format", "xml", "--lost-after", "20s"]);
         assert_eq!(problems.len(), 4, "{problems:?}");
         assert!(problems.iter().any(|problem| problem.starts_with("--listen: \"nowhere\"")));
         assert!(problems.iter().any(|problem| problem.starts_with("--grace: ")));
@@ -423,7 +428,9 @@ mod tests {
         };
         assert!(!text.contains("secret"), "{text}");
         assert!(text.parse::<toml::Table>().is_ok(), "{text}");
-        assert!(text.lines().any(|line| line.starts_with("listen = \"127.0.0.1:7420\"") && line.ends_with("# default")));
+        assert!(
+            text.lines().any(|line| line.starts_with("listen = \"127.0.0.1:7420\"") && line.ends_with("# default"))
+        );
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! What is true: states, graphs, definitions, policies. Pure functions: values come in, values go out; time, ids and
 //! chance are arguments.
 
+pub mod command;
 pub mod definition;
 pub mod gate;
 pub mod graph;
@@ -8,6 +9,7 @@ pub mod heartbeat;
 pub mod job;
 pub mod output;
 pub mod params;
+pub mod pick;
 pub mod reference;
 pub mod runner;
 pub mod scheduler;

@@ -1,7 +1,23 @@
 //! What happens: the engine and the stations of a task, in order.
 
+pub mod changes;
+mod data;
+mod dispatcher;
+pub mod engine;
+mod expander;
+mod gates;
+mod orders;
+mod picker;
+mod plan;
+mod pulse;
+mod reaper;
 pub mod request;
+mod sessions;
+#[cfg(test)]
+mod tests;
+mod turn;
+mod work;
 
-// A stand-in with the signatures that `rpc` calls; the engine itself takes its place when the branches meet.
-mod stand_in;
-pub use stand_in::{Changes, Engine};
+pub use dispatcher::REASON_CHARS_MAX;
+pub use engine::{Engine, Refusal};
+pub use sessions::QUEUE_FRAMES_MAX;

@@ -100,14 +100,9 @@ pub enum Error {
         /// What was asked for.
         name: String,
     },
-    /// A value of the request is wrong.
-    #[error("{field}: {message}")]
-    Invalid {
-        /// The path of the field in the request.
-        field: String,
-        /// What is wrong with it and what would be right.
-        message: String,
-    },
+    /// Values of the request are wrong: the path of each, what is wrong with it and what would be right.
+    #[error("{}", .0.iter().map(|(field, message)| format!("{field} {message}")).collect::<Vec<_>>().join("; "))]
+    Invalid(Vec<(String, String)>),
     /// The request does not fit what is.
     #[error("{message}")]
     Conflict {

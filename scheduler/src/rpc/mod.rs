@@ -4,6 +4,8 @@ mod api;
 mod caller;
 mod commands;
 mod convert;
+mod frames;
+mod heartbeat;
 mod job_configs;
 mod jobs;
 mod logs;
@@ -13,3 +15,5 @@ mod schedulers;
 pub(crate) mod server;
 mod status;
 mod watch;
+
+pub(crate) use api::{Api, STREAMS_MAX};

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use baton::v1::{
-    command_service_server::CommandServiceServer, job_config_service_server::JobConfigServiceServer,
-    job_service_server::JobServiceServer, log_service_server::LogServiceServer,
-    runner_service_server::RunnerServiceServer, scheduler_service_server::SchedulerServiceServer,
+    command_service_server::CommandServiceServer, heartbeat_service_server::HeartbeatServiceServer,
+    job_config_service_server::JobConfigServiceServer, job_service_server::JobServiceServer,
+    log_service_server::LogServiceServer, runner_service_server::RunnerServiceServer,
+    scheduler_service_server::SchedulerServiceServer,
 };
 use tokio::{net::TcpListener, time};
 use tokio_stream::wrappers::TcpListenerStream;
@@ -14,8 +15,8 @@ use tonic_health::{ServingStatus, server::HealthReporter};
 use tracing::warn;
 
 use super::{
-    api::Api, commands::Commands, job_configs::JobConfigs, jobs::Jobs, logs::Logs, runners::Runners,
-    schedulers::Schedulers,
+    api::Api, commands::Commands, heartbeat::Heartbeats, job_configs::JobConfigs, jobs::Jobs, logs::Logs,
+    runners::Runners, schedulers::Schedulers,
 };
 
 /// Bytes of a message that is taken in.
@@ -38,8 +39,9 @@ const HEALTH_TIMEOUT: Duration = Duration::from_secs(5);
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The services of the protocol that are served, as reflection and health tell them.
-const SERVICES: [&str; 6] = [
+const SERVICES: [&str; 7] = [
     name::<CommandServiceServer<Commands>>(),
+    name::<HeartbeatServiceServer<Heartbeats>>(),
     name::<JobConfigServiceServer<JobConfigs>>(),
     name::<JobServiceServer<Jobs>>(),
     name::<LogServiceServer<Logs>>(),
@@ -71,6 +73,7 @@ pub(crate) async fn serve(api: Api, listener: TcpListener) -> Result<(), Error> 
         .add_service(reflection().build_v1()?)
         .add_service(reflection().build_v1alpha()?)
         .add_service(CommandServiceServer::new(Commands(api.clone())).max_decoding_message_size(MESSAGE_BYTES_MAX))
+        .add_service(HeartbeatServiceServer::new(Heartbeats(api.clone())).max_decoding_message_size(MESSAGE_BYTES_MAX))
         .add_service(JobConfigServiceServer::new(JobConfigs(api.clone())).max_decoding_message_size(apply_bytes_max))
         .add_service(JobServiceServer::new(Jobs(api.clone())).max_decoding_message_size(MESSAGE_BYTES_MAX))
         .add_service(LogServiceServer::new(Logs(api.clone())).max_decoding_message_size(MESSAGE_BYTES_MAX))

@@ -185,7 +185,10 @@ fn refused(refusal: request::Error) -> Status {
             Some(kind) => Error::not_found(kind, name).into(),
             None => not_found(kind, "NOT_FOUND", "look at its name", &name, None),
         },
-        request::Error::Invalid { field, message } => invalid(&[Violation::new(field, message)]),
+        request::Error::Invalid(fields) => {
+            let violations = fields.into_iter().map(|(field, description)| Violation { field, description });
+            invalid(&violations.collect::<Vec<_>>())
+        }
         request::Error::Conflict { reason, message } => {
             let code = match reason {
                 "REQUEST_ID_REUSED" => Code::AlreadyExists,
@@ -262,7 +265,7 @@ mod tests {
                 "JOB_CONFIG_NOT_FOUND",
             ),
             (
-                request::Error::Invalid { field: "params".to_owned(), message: "no".to_owned() },
+                request::Error::Invalid(vec![("params".to_owned(), "no".to_owned())]),
                 Code::InvalidArgument,
                 "INVALID_REQUEST",
             ),

@@ -31,13 +31,25 @@ pub struct VersionRow {
     pub edges: Vec<(u32, u32)>,
 }
 
-/// Locks a job config by name; deleted ones do not exist.
-pub async fn lock(tx: &Tx, namespace: &str, name: &str) -> Result<Option<ConfigRow>, Error> {
-    let text = "SELECT id, version FROM job_config
-                WHERE namespace = :namespace AND name = :name AND deleted_at IS NULL {for_update}";
-    let params = [("namespace", namespace.into()), ("name", name.into())];
-    let rows = tx.query(sql::statement(tx.backend(), text, &params)).await?;
-    rows.first().map(|row| Ok(ConfigRow { id: row.column("id")?, version: row.number("version")? })).transpose()
+/// Locks job configs by (namespace, name), in id order; deleted ones do not exist.
+pub async fn lock(tx: &Tx, names: &[(String, String)]) -> Result<BTreeMap<(String, String), ConfigRow>, Error> {
+    if names.is_empty() {
+        return Ok(BTreeMap::new());
+    }
+    let mut input = Input::new([sql::text("namespace"), sql::text("name")]);
+    for (namespace, name) in names {
+        input.push([namespace.as_str().into(), name.as_str().into()]);
+    }
+    let text = "WITH {input} SELECT id, version, namespace, name FROM job_config
+                WHERE deleted_at IS NULL AND (namespace, name) IN (SELECT namespace, name FROM input)
+                ORDER BY id {for_update}";
+    let rows = tx.query(input.statement(tx.backend(), text, &[])).await?;
+    rows.iter()
+        .map(|row| {
+            let config = ConfigRow { id: row.column("id")?, version: row.number("version")? };
+            Ok(((row.column("namespace")?, row.column("name")?), config))
+        })
+        .collect()
 }
 
 /// Makes a job config without versions. `false` when somebody else made one of that name first.

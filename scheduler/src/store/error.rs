@@ -75,6 +75,14 @@ pub enum Error {
     /// What went wrong for everything that was written together.
     #[error(transparent)]
     Shared(Arc<Self>),
+    /// A guarded change did not find every row as it was seen; doing the same again may work.
+    #[error("of {asked} rows {written} were still as they had been seen")]
+    Missed {
+        /// How many rows were to be changed.
+        asked: u64,
+        /// How many were.
+        written: u64,
+    },
     /// A row holds what this version cannot read.
     #[error("{table} {row} holds what this version cannot read: {problem}")]
     Unreadable {
@@ -91,7 +99,7 @@ impl Error {
     /// Whether the same transaction may work when it is tried again at once.
     pub fn is_contended(&self) -> bool {
         match self {
-            Self::Contended(_) => true,
+            Self::Contended(_) | Self::Missed { .. } => true,
             Self::Shared(inner) => inner.is_contended(),
             _ => false,
         }

@@ -17,6 +17,8 @@ pub enum Claim {
     Repeated(String),
     /// The same id was used for another body.
     OtherBody,
+    /// The same request stands earlier in the same turn.
+    Twin,
 }
 
 /// Claims a request id. A twin that is being carried out elsewhere is waited for.
@@ -65,6 +67,14 @@ pub async fn answer(tx: &Tx, principal: &str, method: &str, request_id: &str, re
         ("request", request_id.into()),
         ("response", response.into()),
     ];
+    tx.execute(sql::statement(tx.backend(), text, &params)).await?;
+    Ok(())
+}
+
+/// Gives a claimed id back: the request failed, and may be repeated.
+pub async fn release(tx: &Tx, principal: &str, method: &str, request_id: &str) -> Result<(), Error> {
+    let text = "DELETE FROM request WHERE principal = :principal AND method = :method AND request_id = :request";
+    let params = [("principal", principal.into()), ("method", method.into()), ("request", request_id.into())];
     tx.execute(sql::statement(tx.backend(), text, &params)).await?;
     Ok(())
 }

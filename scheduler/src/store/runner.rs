@@ -106,15 +106,28 @@ pub async fn touch(tx: &Tx, sessions: &[(String, Uuid)]) -> Result<Vec<Uuid>, Er
     rows.iter().map(|row| row.column("session_id")).collect()
 }
 
-/// Which of these sessions still count.
+/// Which of these sessions still count, those alone whose rows nobody holds: they cannot be replaced before this
+/// transaction ends.
 pub async fn counting(tx: &Tx, sessions: &[(String, Uuid)]) -> Result<Vec<Uuid>, Error> {
+    let lock = "ORDER BY runner.id FOR SHARE OF runner SKIP LOCKED";
+    count_of(tx, sessions, if tx.backend() == sea_orm::DbBackend::Postgres { lock } else { "" }).await
+}
+
+/// Which of these sessions still count at this moment.
+pub async fn still_counting(tx: &Tx, sessions: &[(String, Uuid)]) -> Result<Vec<Uuid>, Error> {
+    count_of(tx, sessions, "").await
+}
+
+async fn count_of(tx: &Tx, sessions: &[(String, Uuid)], lock: &str) -> Result<Vec<Uuid>, Error> {
     let mut input = Input::new([text("runner"), uuid("session")]);
     for (runner, session) in sessions {
         input.push([runner.as_str().into(), (*session).into()]);
     }
-    let text = "WITH {input} SELECT runner.session_id FROM runner JOIN input ON runner.id = input.runner
-                WHERE runner.session_id = input.session";
-    let rows = tx.query(input.statement(tx.backend(), text, &[])).await?;
+    let text = format!(
+        "WITH {{input}} SELECT runner.session_id FROM runner JOIN input ON runner.id = input.runner
+         WHERE runner.session_id = input.session {lock}"
+    );
+    let rows = tx.query(input.statement(tx.backend(), &text, &[])).await?;
     rows.iter().map(|row| row.column("session_id")).collect()
 }
 

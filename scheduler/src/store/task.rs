@@ -11,6 +11,7 @@ use super::{
 };
 use crate::domain::{
     gate::{Parents, SkipCause},
+    heartbeat::TaskRef,
     task::{Counters, Kind, TaskState},
     time::Timestamp,
 };
@@ -84,6 +85,13 @@ pub struct TaskRow {
     pub ended_at: Option<Timestamp>,
     /// The job's seq at its last change.
     pub seq: i64,
+}
+
+impl TaskRow {
+    /// Its present dispatch.
+    pub fn reference(&self) -> TaskRef {
+        TaskRef { task: self.id, attempt: self.counters.attempt, lease: self.counters.lease }
+    }
 }
 
 /// An attempt that another followed.
@@ -233,10 +241,11 @@ pub async fn terminating_in(tx: &Tx, sessions: &[Uuid]) -> Result<Vec<TaskRow>, 
 }
 
 /// The outputs of the shards of a group that finished, in their order.
-pub async fn shard_outputs(tx: &Tx, group: Uuid) -> Result<Vec<String>, Error> {
-    let text = "SELECT output FROM task WHERE group_id = :group AND state = 'FINISHED' ORDER BY shard_index";
+pub async fn shard_outputs(tx: &Tx, group: Uuid) -> Result<Vec<(u32, String)>, Error> {
+    let text = "SELECT shard_index, output FROM task
+                WHERE group_id = :group AND state = 'FINISHED' AND output <> '' ORDER BY shard_index";
     let rows = tx.query(sql::statement(tx.backend(), text, &[("group", group.into())])).await?;
-    rows.iter().map(|row| row.column("output")).collect()
+    rows.iter().map(|row| Ok((row.number("shard_index")?, row.column("output")?))).collect()
 }
 
 /// State and output of some nodes of jobs, for templates and conditions.

@@ -1,0 +1,187 @@
+//! Data on its way between tasks: conditions, items and run specs are worked out from parameters and the outputs of
+//! ancestors.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    time::Duration,
+};
+
+use chrono::{DateTime, FixedOffset};
+use serde_json::Value;
+use uuid::Uuid;
+
+use super::{plan::Plan, work::Work};
+use crate::{
+    domain::{
+        command::RunSpec,
+        definition::{Split, Target, TaskConfig},
+        reference::{Scope, ShardView, TaskView},
+        task::TaskState,
+        template::{self, Renderer},
+        time::Timestamp,
+        when::When,
+    },
+    store::{self, Tx, job::JobRow, task::TaskRow},
+};
+
+/// What ancestors left behind, as far as this turn has asked for it.
+#[derive(Debug, Default)]
+pub(super) struct Data {
+    tasks: HashMap<(Uuid, u32), (TaskState, String)>,
+}
+
+impl Data {
+    /// Decides a task's own condition; `Err` is why it cannot be decided.
+    pub(super) async fn condition(
+        &mut self,
+        tx: &Tx,
+        work: &Work,
+        task: &TaskRow,
+    ) -> Result<Result<bool, String>, store::Error> {
+        let plan = work.plan(task.job_id);
+        let when = match When::parse(&plan.task(task.node).when) {
+            Ok(when) => when,
+            Err(fault) => return Ok(Err(format!("when: {}", fault.message))),
+        };
+        let references = when.references();
+        let named = references.iter().filter_map(|reference| plan.node(reference.name.task()?)).collect::<Vec<_>>();
+        self.load(tx, work, task.job_id, &named).await?;
+        let job = &work.job(task.job_id).expect("the job is in hand").row;
+        let scope = self.scope(job, &plan, &named, None);
+        Ok(when.holds(&scope).map_err(|fault| format!("when: {fault}")))
+    }
+
+    /// The items that a group is made from; `Err` is why there are none.
+    pub(super) async fn items(
+        &mut self,
+        tx: &Tx,
+        work: &Work,
+        task: &TaskRow,
+    ) -> Result<Result<Vec<String>, String>, store::Error> {
+        let plan = work.plan(task.job_id);
+        let Some(Split::Items(text)) = plan.task(task.node).shards.as_ref().map(|shards| &shards.split) else {
+            return Ok(Ok(Vec::new()));
+        };
+        let named: Vec<u32> = template::tasks_named(text).iter().filter_map(|name| plan.node(name)).collect();
+        self.load(tx, work, task.job_id, &named).await?;
+        let job = &work.job(task.job_id).expect("the job is in hand").row;
+        let renderer = Renderer::new(&self.scope(job, &plan, &named, None));
+        Ok(renderer.render("shards.items", text).and_then(|rendered| template::items(&rendered)))
+    }
+
+    /// Loads what the templates of tasks that are to be given out name.
+    pub(super) async fn load_outputs(
+        &mut self,
+        tx: &Tx,
+        tasks: impl Iterator<Item = (&TaskRow, &Plan)>,
+    ) -> Result<(), store::Error> {
+        self.tasks.clear();
+        let mut wanted: Vec<(Uuid, u32)> = tasks
+            .flat_map(|(task, plan)| {
+                let named = plan.named(task.node).unwrap_or_default();
+                named.iter().map(|node| (task.job_id, *node)).collect::<Vec<_>>()
+            })
+            .collect();
+        wanted.sort_unstable();
+        wanted.dedup();
+        for (job, node, state, output) in store::task::outputs(tx, &wanted).await? {
+            self.tasks.insert((job, node), (state, output));
+        }
+        Ok(())
+    }
+
+    /// What a task is to run, with nothing left to fill in; `Err` is why that cannot be said.
+    pub(super) fn spec(
+        &self,
+        job: &JobRow,
+        plan: &Plan,
+        task: &TaskRow,
+        self_stop_after: Duration,
+    ) -> Result<RunSpec, String> {
+        let config = plan.task(task.node);
+        // Most tasks have no templates, and cost nothing.
+        let (target, env) = match plan.named(task.node) {
+            None => (config.target.clone(), config.env.clone()),
+            Some(named) => filled(config, &Renderer::new(&self.scope(job, plan, named, Some(task))))?,
+        };
+        Ok(RunSpec {
+            job_id: job.id,
+            namespace: job.namespace.clone(),
+            job_name: job.name.clone(),
+            task_name: config.name.clone(),
+            target,
+            env,
+            working_dir: config.working_dir.clone(),
+            timeout: config.timeout,
+            self_stop_after: Some(self_stop_after),
+            params: job.params.clone(),
+            shard: task.shard_index.map(|index| (index, task.shard_count.unwrap_or_default(), task.shard_item.clone())),
+            fire_time: job.fire_time,
+        })
+    }
+
+    /// Loads nodes of a job: from the turn's hands, else from the database.
+    async fn load(&mut self, tx: &Tx, work: &Work, job: Uuid, nodes: &[u32]) -> Result<(), store::Error> {
+        let mut absent = Vec::new();
+        for &node in nodes {
+            match work.node(job, node).and_then(|id| work.task(id)) {
+                Some(task) => {
+                    self.tasks.insert((job, node), (task.state, task.output.clone()));
+                }
+                None => absent.push((job, node)),
+            }
+        }
+        for (job, node, state, output) in store::task::outputs(tx, &absent).await? {
+            self.tasks.insert((job, node), (state, output));
+        }
+        Ok(())
+    }
+
+    fn scope(&self, job: &JobRow, plan: &Plan, named: &[u32], task: Option<&TaskRow>) -> Scope {
+        let mut tasks = BTreeMap::new();
+        for &node in named {
+            let Some((state, output)) = self.tasks.get(&(job.id, node)) else { continue };
+            let output = serde_json::from_str(output).unwrap_or(Value::Null);
+            tasks.insert(plan.task(node).name.clone(), TaskView { state: state.word().to_owned(), output });
+        }
+        let shard = task.and_then(|task| {
+            let has_items =
+                matches!(plan.task(task.node).shards.as_ref()?.split, Split::Items(_) | Split::OnePerRunner);
+            Some(ShardView {
+                index: task.shard_index?,
+                count: task.shard_count.unwrap_or_default(),
+                item: has_items.then(|| task.shard_item.clone()),
+            })
+        });
+        Scope {
+            params: job.params.clone(),
+            tasks,
+            shard,
+            job_id: job.id.to_string(),
+            job_name: job.name.clone(),
+            logical_time: logical_time(job.fire_time.unwrap_or(job.created_at)),
+        }
+    }
+}
+
+/// What a task runs and its environment, with every template filled in.
+fn filled(config: &TaskConfig, renderer: &Renderer) -> Result<(Target, BTreeMap<String, String>), String> {
+    let target = match &config.target {
+        Target::Command(argv) => {
+            let items = argv.iter().enumerate().map(|(at, text)| renderer.render(&format!("command[{at}]"), text));
+            Target::Command(items.collect::<Result<_, _>>()?)
+        }
+        Target::Shell(script) => Target::Shell(script.clone()),
+    };
+    let env = config
+        .env
+        .iter()
+        .map(|(key, text)| Ok((key.clone(), renderer.render(&format!("env.{key}"), text)?)))
+        .collect::<Result<_, String>>()?;
+    Ok((target, env))
+}
+
+/// The time that a job is about, in UTC.
+pub(super) fn logical_time(at: Timestamp) -> DateTime<FixedOffset> {
+    DateTime::from_timestamp_micros(at.0).unwrap_or_default().fixed_offset()
+}

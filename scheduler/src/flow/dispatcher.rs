@@ -1,0 +1,402 @@
+//! What runners say: hellos are admitted and settled, reports become changes of tasks.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    time::Duration,
+};
+
+use serde_json::Value;
+use tracing::{info, warn};
+use uuid::Uuid;
+
+use super::{
+    turn::{Context, Input, Output},
+    work::Work,
+};
+use crate::{
+    domain::{
+        heartbeat::{self, Admission, EndReason, Hello, SlotReport, SlotStatus, TaskRef, TaskResult, Verdict},
+        output,
+        task::{self, Ending, Event, TaskState},
+        time::Timestamp,
+    },
+    store::{self, Tx, runner::RunnerRow, task::TaskRow},
+};
+
+/// How many characters of a reason are kept.
+pub const REASON_CHARS_MAX: usize = 4_096;
+
+/// Something a frame told about a dispatch.
+#[derive(Debug, Clone)]
+pub(super) struct Fact {
+    /// The session that told it; `None` when it is our own finding.
+    pub source: Option<(Uuid, u32)>,
+    /// The dispatch.
+    pub task: TaskRef,
+    /// The job of the task.
+    pub job_id: Uuid,
+    /// What was told.
+    pub news: News,
+}
+
+/// What can be told about a dispatch.
+#[derive(Debug, Clone)]
+pub(super) enum News {
+    /// It runs.
+    Started,
+    /// It ended like this.
+    Result(Box<TaskResult>),
+    /// It ended, and this is all that is known.
+    Ended(Ending, String),
+    /// Its slot is idle although the command was taken in.
+    IdlePastAck,
+    /// What it is to run cannot be worked out.
+    Unrenderable(String),
+}
+
+/// What became of a fact.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Outcome {
+    /// It was news about the task's present dispatch.
+    pub counted: bool,
+    /// What to tell the runner with the RESULT_ACK; empty unless the result was refused.
+    pub refused: String,
+}
+
+/// A runner that dialed.
+#[derive(Debug, Clone)]
+pub(super) struct HelloInput {
+    /// What it said.
+    pub hello: Hello,
+    /// The session it gets if it is admitted.
+    pub session: Uuid,
+}
+
+/// What a runner that dialed is told.
+#[derive(Debug, Clone)]
+pub(super) enum HelloAnswer {
+    /// It is in.
+    Admitted {
+        /// A verdict for each inventory item, in their order, with the grace for those to be ended.
+        verdicts: Vec<(TaskRef, Verdict, Option<i64>)>,
+        /// What it goes on with: slot, dispatch, job.
+        adopted: Vec<Adopted>,
+        /// An operator drained it.
+        drained: bool,
+    },
+    /// It is not, and why.
+    Refused(Admission),
+}
+
+/// A task that a runner goes on with.
+#[derive(Debug, Clone)]
+pub(super) struct Adopted {
+    pub slot: u32,
+    pub task: TaskRef,
+    pub job_id: Uuid,
+    pub started_at: Timestamp,
+    pub timeout: Option<Duration>,
+    pub cancelled: bool,
+}
+
+/// A runner that says it leaves and holds nothing.
+#[derive(Debug, Clone)]
+pub(super) struct Leaving {
+    pub runner: String,
+    pub session: Uuid,
+}
+
+/// Locks the runners that this turn is about, in id order; one that is new gets its row first.
+pub(super) async fn lock_runners(
+    tx: &Tx,
+    input: &Input,
+    silent: &[String],
+) -> Result<BTreeMap<String, RunnerRow>, store::Error> {
+    let mut hellos: Vec<&Hello> = input.hellos.iter().map(|input| &input.hello).collect();
+    hellos.sort_by(|a, b| a.runner_id.cmp(&b.runner_id));
+    if !hellos.is_empty() {
+        let now = store::scheduler::now(tx).await?;
+        for hello in &hellos {
+            store::runner::ensure(tx, hello, now).await?;
+        }
+    }
+    let mut ids: BTreeSet<String> = hellos.iter().map(|hello| hello.runner_id.clone()).collect();
+    ids.extend(input.leaving.iter().map(|leaving| leaving.runner.clone()));
+    ids.extend(silent.iter().cloned());
+    let ids: Vec<String> = ids.into_iter().collect();
+    store::runner::lock(tx, &ids).await
+}
+
+/// The jobs that this turn must lock for its hellos, leavings and losses. Read after the runners were locked: from
+/// then on nobody gives them more.
+pub(super) async fn jobs_of(tx: &Tx, input: &Input, silent: &[String]) -> Result<Vec<Uuid>, store::Error> {
+    let mut jobs = Vec::new();
+    let mut held: Vec<Uuid> = Vec::new();
+    for HelloInput { hello, .. } in &input.hellos {
+        jobs.extend(store::task::jobs_held_by(tx, &hello.runner_id).await?);
+        held.extend(hello.inventory.iter().filter_map(|item| item.task).map(|task| task.task));
+    }
+    for runner in input.leaving.iter().map(|leaving| &leaving.runner).chain(silent) {
+        jobs.extend(store::task::jobs_held_by(tx, runner).await?);
+    }
+    jobs.extend(store::task::jobs_of(tx, &held).await?);
+    Ok(jobs)
+}
+
+/// Settles hellos, then facts, then leavings.
+pub(super) async fn pass(
+    tx: &Tx,
+    context: &Context,
+    work: &mut Work,
+    input: &Input,
+    runners: &BTreeMap<String, RunnerRow>,
+    output: &mut Output,
+) -> Result<(), store::Error> {
+    let concerned: BTreeSet<Uuid> = input.facts.iter().map(|fact| fact.task.task).collect();
+    let concerned: Vec<Uuid> = concerned.into_iter().collect();
+    work.take_tasks(store::task::lock(tx, &concerned).await?);
+
+    let mut taken: HashMap<&str, Admission> = HashMap::new();
+    for HelloInput { hello, session } in &input.hellos {
+        // Of several dials of one runner in one turn the first that is admitted counts; the others dial again.
+        let answer = match taken.get(hello.runner_id.as_str()) {
+            Some(_) => HelloAnswer::Refused(Admission::Superseded),
+            None => admit(tx, context, work, hello, *session, runners).await?,
+        };
+        if let HelloAnswer::Admitted { .. } = answer {
+            taken.insert(&hello.runner_id, Admission::New);
+            output.superseded.extend(runners.get(&hello.runner_id).and_then(|runner| runner.session_id));
+        }
+        output.hellos.push(answer);
+    }
+    for fact in &input.facts {
+        output.facts.push(apply(work, fact));
+    }
+    for (runner, session, draining) in &input.draining {
+        store::runner::set_draining(tx, runner, *session, *draining).await?;
+    }
+    for Leaving { runner, session } in &input.leaving {
+        if runners.get(runner).is_some_and(|row| row.session_id == Some(*session)) {
+            let held = store::task::lock_held_by(tx, runner).await?;
+            end_all(
+                work,
+                held,
+                |task| heartbeat::missing_from_hello(Admission::SameBoot, task.state),
+                "its runner left",
+            );
+            store::runner::end_session(tx, runner).await?;
+            info!(runner.id = %runner, "runner left");
+        }
+    }
+    Ok(())
+}
+
+/// Decides whether a hello counts, and settles what the runner brought and what it lacks, in the transaction that
+/// takes its row [6].
+async fn admit(
+    tx: &Tx,
+    context: &Context,
+    work: &mut Work,
+    hello: &Hello,
+    session: Uuid,
+    runners: &BTreeMap<String, RunnerRow>,
+) -> Result<HelloAnswer, store::Error> {
+    let row = runners.get(&hello.runner_id);
+    let admission = heartbeat::admit(row.map(|row| &row.known), hello, work.now, context.timing.lost_after);
+    if matches!(admission, Admission::Superseded | Admission::Duplicate) {
+        return Ok(HelloAnswer::Refused(admission));
+    }
+    store::runner::take(tx, hello, session, context.scheduler, work.now).await?;
+
+    let brought: Vec<Uuid> = hello.inventory.iter().filter_map(|item| item.task).map(|task| task.task).collect();
+    work.take_tasks(store::task::lock(tx, &brought).await?);
+    let held = store::task::lock_held_by(tx, &hello.runner_id).await?;
+    let held_ids: Vec<Uuid> = held.iter().map(|task| task.id).collect();
+    work.take_tasks(held);
+
+    let (mut verdicts, mut adopted, mut present) = (Vec::new(), Vec::new(), BTreeSet::new());
+    for item in &hello.inventory {
+        let Some(reference) = item.task else { continue };
+        present.insert((reference.task, reference.lease));
+        let verdict = settle_item(work, item, reference);
+        let grace = work.task(reference.task).and_then(|task| task.end_grace);
+        if matches!(verdict, Verdict::Adopt | Verdict::Cancel) {
+            let now = work.now;
+            let plan = work.plan(work.task(reference.task).expect("the task is in hand").job_id);
+            let row = work.edit(reference.task);
+            row.session_id = Some(session);
+            row.slot = Some(item.slot);
+            adopted.push(Adopted {
+                slot: item.slot,
+                task: reference,
+                job_id: row.job_id,
+                started_at: row.started_at.unwrap_or(now),
+                timeout: plan.task(row.node).timeout,
+                cancelled: verdict == Verdict::Cancel,
+            });
+        }
+        verdicts.push((reference, verdict, grace.filter(|_| verdict == Verdict::Cancel)));
+    }
+    for id in held_ids {
+        let task = work.task(id).expect("the task is in hand");
+        if !task.state.holds_slot() || present.contains(&(id, task.counters.lease)) {
+            continue;
+        }
+        let ended = hello.ended.contains(&task.reference());
+        let ending = if ended && admission == Admission::SameBoot {
+            // The watchdog ended it while this process was frozen.
+            Ending::Lost { death: false }
+        } else {
+            heartbeat::missing_from_hello(admission, task.state)
+        };
+        let reason = match admission {
+            Admission::SameBoot => "its runner no longer has it",
+            Admission::NewBoot => "its runner was restarted",
+            _ => "its runner was lost",
+        };
+        end(work, id, ending, reason.to_owned(), None);
+    }
+    info!(runner.id = %hello.runner_id, session.id = %session, ?admission, "runner connected");
+    let drained = row.is_some_and(|row| row.drained);
+    Ok(HelloAnswer::Admitted { verdicts, adopted, drained })
+}
+
+/// Judges one item of an inventory and carries the verdict out.
+fn settle_item(work: &mut Work, item: &SlotReport, reference: TaskRef) -> Verdict {
+    let known = work.task(reference.task).map(|task| (task.state, task.counters.lease));
+    let verdict = heartbeat::judge(known, reference.lease, item.status);
+    match verdict {
+        Verdict::Adopt if known.is_some_and(|(state, _)| state == TaskState::Dispatched) => {
+            work.happen(reference.task, Event::Started, "");
+            verdict
+        }
+        Verdict::Apply => {
+            match &item.result {
+                Some(result) => {
+                    finish(work, reference.task, result);
+                }
+                None => end(work, reference.task, Ending::Failure, "it ended without a result".to_owned(), None),
+            }
+            Verdict::Ack
+        }
+        _ => verdict,
+    }
+}
+
+/// Lets a fact have its effect, if it is about the task's present dispatch.
+fn apply(work: &mut Work, fact: &Fact) -> Outcome {
+    let stale = Outcome { counted: false, refused: String::new() };
+    let Some(row) = work.task(fact.task.task) else { return stale };
+    if row.counters.lease != fact.task.lease || work.job(row.job_id).is_none() {
+        return stale;
+    }
+    if let News::Unrenderable(reason) = &fact.news {
+        let counted = work.happen(fact.task.task, Event::NotEvaluable, cut(reason));
+        return Outcome { counted, refused: String::new() };
+    }
+    if !row.state.holds_slot() {
+        return stale;
+    }
+    let (id, state) = (row.id, row.state);
+    let mut refused = String::new();
+    match &fact.news {
+        News::Started => {
+            work.happen(id, Event::Started, "");
+        }
+        News::Result(result) => refused = finish(work, id, result),
+        News::Ended(ending, message) => end(work, id, *ending, message.clone(), None),
+        News::IdlePastAck => {
+            let message =
+                if state == TaskState::Dispatched { "failed to start" } else { "its runner no longer has it" };
+            end(work, id, heartbeat::idle_past_ack(state), message.to_owned(), None);
+        }
+        News::Unrenderable(_) => {}
+    }
+    Outcome { counted: true, refused }
+}
+
+/// Ends a dispatch by its result. Returns why the result was refused, if it was: its attempt fails then.
+fn finish(work: &mut Work, id: Uuid, result: &TaskResult) -> String {
+    let parsed = match result.ending() {
+        Ending::Success => output::parse(&result.output),
+        // What a failed attempt wrote is not data for others.
+        _ => Ok(Value::Null),
+    };
+    match parsed {
+        Ok(output) => {
+            end(work, id, result.ending(), result.reason(), Some(result));
+            let finished = work.task(id).is_some_and(|task| task.state == TaskState::Finished);
+            work.edit(id).output = if finished && !output.is_null() { output.to_string() } else { String::new() };
+            String::new()
+        }
+        Err(why) => {
+            let reason = format!("result refused: {why}");
+            end(work, id, Ending::Failure, reason.clone(), Some(result));
+            reason
+        }
+    }
+}
+
+/// Ends a dispatch: the task ends, or is tried again.
+pub(super) fn end(work: &mut Work, id: Uuid, ending: Ending, reason: String, result: Option<&TaskResult>) {
+    let task = work.task(id).expect("the task is in hand");
+    let (state, kind, counters, node, job) = (task.state, task.kind, task.counters, task.node, task.job_id);
+    let plan = work.plan(job);
+    let mut policy = plan.retry(node);
+    // A job that stops tries nothing again, but for what cleans up.
+    if work.job(job).is_some_and(|job| job.row.stopping) && !plan.rule(node).outlives_stop() {
+        policy.max_attempts = counters.attempt;
+    }
+    let Some(decision) = task::decide(state, kind, counters, policy, ending, work.now) else { return };
+    if let Some(result) = result {
+        let row = work.edit(id);
+        row.exit_code = result.exit_code.filter(|_| result.end_reason != EndReason::Reset);
+        row.exit_signal = result.signal;
+        row.stdout_bytes = i64::try_from(result.stdout_bytes).unwrap_or(i64::MAX);
+        row.stderr_bytes = i64::try_from(result.stderr_bytes).unwrap_or(i64::MAX);
+    }
+    let mut reason = cut(&reason);
+    if decision.poison {
+        reason = format!("poison: its runner died under it {} times", decision.counters.deaths);
+    } else if decision.state == TaskState::Terminated {
+        // Why it was ended is said already; how it ended is of no interest.
+        reason.clone_from(&work.task(id).expect("the task is in hand").reason);
+    } else if decision.state == TaskState::Queued && !decision.archive {
+        reason = format!("given back: {reason}");
+    }
+    if decision.archive {
+        work.archive(id, &reason);
+        reason = format!("attempt {}: {reason}", counters.attempt);
+    }
+    work.edit(id).counters = decision.counters;
+    work.enter(id, decision.state, reason);
+    if decision.state == TaskState::Failed && matches!(ending, Ending::Lost { .. }) {
+        warn!(task.id = %id, attempt = counters.attempt, "attempt lost");
+    }
+}
+
+/// Ends every one of these dispatches.
+pub(super) fn end_all(work: &mut Work, tasks: Vec<TaskRow>, ending: impl Fn(&TaskRow) -> Ending, reason: &str) {
+    let ids: Vec<Uuid> = tasks.iter().map(|task| task.id).collect();
+    work.take_tasks(tasks);
+    for id in ids {
+        let task = work.task(id).expect("the task is in hand");
+        if task.state.holds_slot() {
+            let ending = ending(task);
+            end(work, id, ending, reason.to_owned(), None);
+        }
+    }
+}
+
+/// Cuts a text to what is kept of a reason, on the boundary of a character, and says so.
+pub(super) fn cut(reason: &str) -> String {
+    match reason.char_indices().nth(REASON_CHARS_MAX) {
+        None => reason.to_owned(),
+        Some((at, _)) => format!("{}… (cut)", &reason[..at]),
+    }
+}
+
+/// What a slot says of itself when it holds nothing.
+pub(super) fn is_idle(report: &SlotReport) -> bool {
+    report.status == SlotStatus::Idle
+}

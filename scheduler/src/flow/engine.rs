@@ -1,0 +1,803 @@
+//! The engine: everything that changes a state comes in here as an event, is taken into the next turn, and leaves again
+//! once the turn is committed.
+//!
+//! Two things go on side by side. The loop below owns the sessions, takes events in and sends what is to be sent; it
+//! never waits for the database, so that a beat is answered even while a turn is stuck. The turn runs in a task of its
+//! own, one at a time; what comes in meanwhile is the next batch. There is no timer in that: an idle system waits for
+//! nothing, a busy one commits many changes at once.
+
+use std::{
+    collections::VecDeque,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use tokio::{
+    sync::{mpsc, oneshot},
+    task::JoinHandle,
+};
+use tracing::{debug, error, info, warn};
+use uuid::Uuid;
+
+use super::{
+    changes::Changes,
+    dispatcher::{Fact, HelloAnswer, HelloInput, Leaving, News},
+    orders::{Order, OrderAnswer},
+    plan::Plans,
+    pulse::{Pulse, Seen},
+    request::{self, Applied, Apply, Delete, Run, Terminate},
+    sessions::{self, Given, Opening, Session, Sessions, ToEnd},
+    turn::{self, Context, Input, Output},
+};
+use crate::{
+    domain::{
+        command::{Command, Disconnect, DisconnectReason, Down, Welcome},
+        heartbeat::{Admission, Drain, Frame, Hello, Verdict},
+        task::Ending,
+        time::Timestamp,
+        timing::Timing,
+    },
+    store::{self, Store},
+};
+
+/// How many events may wait to be taken in.
+const EVENTS_MAX: usize = 4_096;
+/// How many orders one turn carries out.
+const ORDERS_MAX: usize = 256;
+/// How many hellos one turn settles.
+const HELLOS_MAX: usize = 128;
+/// How many reports one turn decides.
+const FACTS_MAX: usize = 2_000;
+/// How long an order may wait to be taken in before its caller is told to come again.
+const ORDER_PATIENCE: Duration = Duration::from_secs(5);
+/// How often the engine looks at the database unasked: it only repairs what a lost signal left undone.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+/// The wait before a failed turn is tried again, doubled with each failure.
+const RETRY_BASE: Duration = Duration::from_millis(20);
+/// Its cap.
+const RETRY_MAX: Duration = Duration::from_secs(2);
+
+/// Why a hello was refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusal {
+    /// A newer stream of the same process counts.
+    Superseded,
+    /// Another host with this id is alive.
+    Duplicate,
+    /// The scheduler cannot reach its database, or is stopping.
+    Unavailable,
+}
+
+#[derive(Debug)]
+enum Event {
+    Order(Order, oneshot::Sender<OrderAnswer>),
+    Hello { hello: Box<Hello>, first_seq: u64, out: mpsc::Sender<Down>, reply: oneshot::Sender<Result<Uuid, Refusal>> },
+    Frame(Uuid, Frame),
+    Closed(Uuid),
+    Seen(Seen),
+    Wake,
+    Stop(oneshot::Sender<()>),
+}
+
+/// The engine of a scheduler. Clones share it.
+#[derive(Debug, Clone)]
+pub struct Engine {
+    events: mpsc::Sender<Event>,
+    changes: Changes,
+}
+
+/// What an engine is started with.
+#[derive(Debug)]
+pub struct Settings {
+    /// The database.
+    pub store: Store,
+    /// The times of the protocol.
+    pub timing: Timing,
+    /// This scheduler's id.
+    pub scheduler: Uuid,
+    /// Where runners reach this scheduler.
+    pub address: String,
+}
+
+impl Engine {
+    /// Starts an engine. It ends when [`Engine::stop`] has been called.
+    pub fn start(settings: Settings) -> (Self, JoinHandle<()>) {
+        let (events, inbox) = mpsc::channel(EVENTS_MAX);
+        let changes = Changes::default();
+        let engine = Self { events, changes: changes.clone() };
+        let handle = tokio::spawn(Loop::new(settings, engine.clone(), inbox).run());
+        (engine, handle)
+    }
+
+    /// Stores definitions, all or none.
+    pub async fn apply(&self, order: Apply) -> Result<Vec<Applied>, request::Error> {
+        match self.order(Order::Apply(order)).await? {
+            OrderAnswer::Applied(answer) => answer,
+            other => Err(mismatch(&other)),
+        }
+    }
+
+    /// Makes a job; when this returns it survives any crash.
+    pub async fn run(&self, order: Run) -> Result<Uuid, request::Error> {
+        match self.order(Order::Run(order)).await? {
+            OrderAnswer::Job(answer) => answer,
+            other => Err(mismatch(&other)),
+        }
+    }
+
+    /// Ends a job or a task; returns how many tasks that concerned.
+    pub async fn terminate(&self, order: Terminate) -> Result<u32, request::Error> {
+        self.count(Order::Terminate(order)).await
+    }
+
+    /// Takes a job config out of use; returns how many of its jobs are live.
+    pub async fn delete(&self, order: Delete) -> Result<u32, request::Error> {
+        self.count(Order::Delete(order)).await
+    }
+
+    /// Drains a runner, or lets it work again.
+    pub async fn drain_runner(&self, runner: String, drained: bool, reason: String) -> Result<(), request::Error> {
+        self.done(Order::DrainRunner { runner, drained, reason }).await
+    }
+
+    /// Drains a scheduler, or lets it work again.
+    pub async fn drain_scheduler(&self, scheduler: Uuid, drained: bool) -> Result<(), request::Error> {
+        self.done(Order::DrainScheduler { scheduler, drained }).await
+    }
+
+    /// Opens a session for a runner that dialed. Frames to it come out of `out`, the welcome first.
+    pub async fn connect(&self, hello: Hello, first_seq: u64, out: mpsc::Sender<Down>) -> Result<Uuid, Refusal> {
+        let (reply, answer) = oneshot::channel();
+        let event = Event::Hello { hello: Box::new(hello), first_seq, out, reply };
+        self.events.send(event).await.map_err(|_| Refusal::Unavailable)?;
+        answer.await.unwrap_or(Err(Refusal::Unavailable))
+    }
+
+    /// Takes in a frame of a session.
+    pub async fn frame(&self, session: Uuid, frame: Frame) {
+        let _ = self.events.send(Event::Frame(session, frame)).await;
+    }
+
+    /// Takes in that a stream has ended.
+    pub async fn closed(&self, session: Uuid) {
+        let _ = self.events.send(Event::Closed(session)).await;
+    }
+
+    /// Has the engine look at the database: another scheduler changed something.
+    pub async fn wake(&self) {
+        let _ = self.events.send(Event::Wake).await;
+    }
+
+    /// Watches for changes of jobs.
+    pub fn subscribe(&self, job: Uuid) -> super::changes::Subscription {
+        self.changes.subscribe(job)
+    }
+
+    /// Stops as planned: gives out nothing more, finishes the turn under way, holds the tasks of its runners, and tells
+    /// those where to go.
+    pub async fn stop(&self) {
+        let (reply, done) = oneshot::channel();
+        if self.events.send(Event::Stop(reply)).await.is_ok() {
+            let _ = done.await;
+        }
+    }
+
+    pub(super) async fn seen(&self, seen: Seen) {
+        let _ = self.events.send(Event::Seen(seen)).await;
+    }
+
+    async fn order(&self, order: Order) -> Result<OrderAnswer, request::Error> {
+        let (reply, answer) = oneshot::channel();
+        let stopped = || request::Error::Unavailable("the scheduler is stopping; try another, or again".to_owned());
+        match self.events.send_timeout(Event::Order(order, reply), ORDER_PATIENCE).await {
+            Ok(()) => answer.await.map_err(|_| stopped()),
+            Err(mpsc::error::SendTimeoutError::Timeout(_)) => {
+                Err(request::Error::Busy("too many requests wait; try again in a moment".to_owned()))
+            }
+            Err(mpsc::error::SendTimeoutError::Closed(_)) => Err(stopped()),
+        }
+    }
+
+    async fn count(&self, order: Order) -> Result<u32, request::Error> {
+        match self.order(order).await? {
+            OrderAnswer::Count(answer) => answer,
+            other => Err(mismatch(&other)),
+        }
+    }
+
+    async fn done(&self, order: Order) -> Result<(), request::Error> {
+        match self.order(order).await? {
+            OrderAnswer::Done(answer) => answer,
+            other => Err(mismatch(&other)),
+        }
+    }
+}
+
+fn mismatch(answer: &OrderAnswer) -> request::Error {
+    request::Error::Internal(format!("the engine answered another question: {answer:?}"))
+}
+
+/// A runner that waits to be let in.
+struct Caller {
+    input: HelloInput,
+    first_seq: u64,
+    out: mpsc::Sender<Down>,
+    reply: oneshot::Sender<Result<Uuid, Refusal>>,
+}
+
+/// What a turn under way was given, beside what it reads.
+struct Under {
+    task: JoinHandle<(Context, Arc<Input>, Result<Output, store::Error>)>,
+    input: Arc<Input>,
+    replies: Vec<oneshot::Sender<OrderAnswer>>,
+    callers: Vec<Caller>,
+    offered: Vec<Uuid>,
+}
+
+struct Loop {
+    engine: Engine,
+    inbox: mpsc::Receiver<Event>,
+    timing: Timing,
+    scheduler: Uuid,
+    /// What a turn needs; with the turn while one is under way.
+    context: Option<Context>,
+    sessions: Sessions,
+    pulse: Pulse,
+
+    orders: VecDeque<(Order, oneshot::Sender<OrderAnswer>)>,
+    callers: VecDeque<Caller>,
+    facts: VecDeque<Fact>,
+    leaving: Vec<Leaving>,
+    draining: Vec<(String, Uuid, bool)>,
+
+    /// Something may be there to be picked or expanded.
+    due: bool,
+    look_at: Instant,
+    sweep_at: Instant,
+    retry_wait: Duration,
+    retry_at: Option<Instant>,
+    /// The last turn was refused: the next ones carry one thing each, until this many have gone well.
+    singly: usize,
+    wake_at: Option<Instant>,
+    drained: bool,
+    stopping: Option<oneshot::Sender<()>>,
+}
+
+impl Loop {
+    fn new(settings: Settings, engine: Engine, inbox: mpsc::Receiver<Event>) -> Self {
+        let Settings { store, timing, scheduler, address } = settings;
+        let now = Instant::now();
+        let clustered = store.is_clustered();
+        let pulse = Pulse::new(store.clone(), timing, scheduler, address);
+        Self {
+            engine,
+            inbox,
+            timing,
+            scheduler,
+            context: Some(Context { store, timing, scheduler, plans: Plans::default(), clustered }),
+            sessions: Sessions::default(),
+            pulse,
+            orders: VecDeque::new(),
+            callers: VecDeque::new(),
+            facts: VecDeque::new(),
+            leaving: Vec::new(),
+            draining: Vec::new(),
+            due: true,
+            look_at: now,
+            sweep_at: now + timing.sweep_interval,
+            retry_wait: RETRY_BASE,
+            retry_at: None,
+            singly: 0,
+            wake_at: None,
+            drained: false,
+            stopping: None,
+        }
+    }
+
+    async fn run(mut self) {
+        let mut under: Option<Under> = None;
+        let mut pulse = tokio::time::interval(self.timing.seen_interval);
+        pulse.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            if under.is_none() && self.is_due(Instant::now()) {
+                under = Some(self.begin());
+            }
+            if under.is_none() && self.stopping.is_some() {
+                break;
+            }
+            let sleep = self.sleep(under.is_some(), Instant::now());
+            tokio::select! {
+                biased;
+                done = async { (&mut under.as_mut().expect("guarded").task).await }, if under.is_some() => {
+                    let under = under.take().expect("a turn was under way");
+                    match done {
+                        Ok((context, _, outcome)) => {
+                            self.context = Some(context);
+                            self.finish(under, outcome);
+                        }
+                        // A turn that panics has changed nothing, but its context is gone: there is no going on.
+                        Err(panic) => {
+                            error!(%panic, "a turn of the engine panicked");
+                            return;
+                        }
+                    }
+                }
+                event = self.inbox.recv() => match event {
+                    Some(event) => self.absorb_all(event),
+                    None => return,
+                },
+                _ = pulse.tick() => self.beat(),
+                () = tokio::time::sleep(sleep) => {}
+            }
+        }
+        self.part().await;
+    }
+
+    /// Takes an event in, and whatever else is waiting.
+    fn absorb_all(&mut self, first: Event) {
+        self.absorb(first);
+        for _ in 0..EVENTS_MAX {
+            match self.inbox.try_recv() {
+                Ok(event) => self.absorb(event),
+                Err(_) => break,
+            }
+        }
+    }
+
+    fn absorb(&mut self, event: Event) {
+        let now = Instant::now();
+        match event {
+            Event::Order(order, reply) => self.orders.push_back((order, reply)),
+            Event::Hello { hello, first_seq, out, reply } => {
+                let input = HelloInput { hello: *hello, session: Uuid::now_v7() };
+                self.callers.push_back(Caller { input, first_seq, out, reply });
+            }
+            Event::Frame(id, frame) => self.hear(id, &frame, now),
+            Event::Closed(id) => {
+                if let Some(session) = self.sessions.remove(id) {
+                    debug!(runner.id = %session.runner, session.id = %id, "stream ended");
+                }
+            }
+            Event::Seen(seen) => self.seen(seen, now),
+            Event::Wake => {
+                self.look_at = now;
+            }
+            Event::Stop(reply) => self.stopping = Some(reply),
+        }
+    }
+
+    fn hear(&mut self, id: Uuid, frame: &Frame, now: Instant) {
+        let Some(session) = self.sessions.get_mut(id) else { return };
+        let told = session.hear(frame, now);
+        match frame.drain {
+            Some(Drain::Leaving) => self.leaving.push(Leaving { runner: session.runner.clone(), session: id }),
+            Some(drain) => self.draining.push((session.runner.clone(), id, drain == Drain::Draining)),
+            None => {}
+        }
+        self.due |= !told.is_empty() || frame.ack == 1 || frame.drain.is_some();
+        self.facts.extend(told.into_iter().map(|told| Fact {
+            source: Some((id, told.slot)),
+            task: told.task,
+            job_id: told.job_id,
+            news: told.news,
+        }));
+        // A slot that became idle without a word about a task may be given one.
+        self.due |= frame.slots.iter().any(super::dispatcher::is_idle);
+    }
+
+    /// Whether there is something for a turn to do.
+    fn is_due(&mut self, now: Instant) -> bool {
+        if self.retry_at.is_some_and(|at| at > now) {
+            return false;
+        }
+        if self.wake_at.is_some_and(|at| at <= now) {
+            self.wake_at = None;
+            self.due = true;
+        }
+        let waiting = !self.orders.is_empty() || !self.callers.is_empty() || !self.facts.is_empty();
+        waiting || self.due || self.look_at <= now || !self.leaving.is_empty() || !self.draining.is_empty()
+    }
+
+    fn sleep(&self, under_way: bool, now: Instant) -> Duration {
+        if under_way {
+            return LOOK_INTERVAL;
+        }
+        let mut until = self.look_at;
+        if let Some(at) = self.wake_at {
+            until = until.min(at);
+        }
+        if let Some(at) = self.retry_at {
+            until = until.max(at);
+        }
+        until.saturating_duration_since(now)
+    }
+
+    /// Starts a turn with what is waiting.
+    fn begin(&mut self) -> Under {
+        let now = Instant::now();
+        let (mut orders_max, mut hellos_max, mut facts_max) = (ORDERS_MAX, HELLOS_MAX, FACTS_MAX);
+        if self.singly > 0 {
+            // One thing a turn, so that the one the database refuses is found.
+            orders_max = 1;
+            hellos_max = usize::from(self.orders.is_empty());
+            facts_max = usize::from(self.orders.is_empty() && self.callers.is_empty());
+        }
+        let (orders, replies): (Vec<_>, Vec<_>) = self.orders.drain(..self.orders.len().min(orders_max)).unzip();
+        let callers: Vec<Caller> = self.callers.drain(..self.callers.len().min(hellos_max)).collect();
+        let facts: Vec<Fact> = self.facts.drain(..self.facts.len().min(facts_max)).collect();
+        let look = self.look_at <= now;
+        if look {
+            self.look_at = now + LOOK_INTERVAL;
+        }
+        let sweep = look && self.sweep_at <= now && self.pulse.may_judge(now);
+        if self.sweep_at <= now {
+            self.sweep_at = now + self.timing.sweep_interval;
+        }
+        let idle = if self.stopping.is_some() || self.drained {
+            Vec::new()
+        } else {
+            let busy: Vec<Uuid> = facts.iter().filter_map(|fact| fact.source).map(|(session, _)| session).collect();
+            self.sessions.offer(&busy)
+        };
+        let input = Arc::new(Input {
+            orders,
+            hellos: callers.iter().map(|caller| caller.input.clone()).collect(),
+            facts,
+            leaving: std::mem::take(&mut self.leaving),
+            draining: std::mem::take(&mut self.draining),
+            idle,
+            owed: look.then(|| self.sessions.ids()),
+            sweep,
+        });
+        self.due = false;
+        let mut context = self.context.take().expect("no turn is under way");
+        let offered = input.idle.iter().map(|idle| idle.session).collect();
+        let given = input.clone();
+        let task = tokio::spawn(async move {
+            let outcome = turn::run(&mut context, &given).await;
+            (context, given, outcome)
+        });
+        Under { task, input, replies, callers, offered }
+    }
+
+    /// Lets out what a turn came to.
+    fn finish(&mut self, under: Under, outcome: Result<Output, store::Error>) {
+        let now = Instant::now();
+        let Under { input, replies, callers, offered, .. } = under;
+        match outcome {
+            Ok(output) => {
+                self.retry_wait = RETRY_BASE;
+                self.retry_at = None;
+                self.singly = self.singly.saturating_sub(1);
+                self.pulse.touched(now);
+                self.perform(&input, replies, callers, output, now);
+                self.sessions.withdraw(&offered);
+            }
+            Err(error) => {
+                self.sessions.withdraw(&offered);
+                self.recover(&input, replies, callers, &error, now);
+            }
+        }
+    }
+
+    /// After a turn that failed: everything waits for the next, but what cannot wait is refused.
+    fn recover(
+        &mut self,
+        input: &Input,
+        replies: Vec<oneshot::Sender<OrderAnswer>>,
+        callers: Vec<Caller>,
+        error: &store::Error,
+        now: Instant,
+    ) {
+        let things = input.orders.len() + input.hellos.len() + input.facts.len();
+        self.due = true;
+        self.leaving.extend(input.leaving.iter().cloned());
+        self.draining.extend(input.draining.iter().cloned());
+        if error.is_contended() {
+            debug!(%error, "turn repeated");
+            self.give_back(input, replies, callers);
+            self.back_off(now);
+            return;
+        }
+        let cause = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
+        if error.is_unreachable() {
+            warn!(%error, cause, "turn failed");
+            self.pulse.lost_touch(now);
+            let sorry = "the scheduler cannot reach its database; try again in a moment";
+            for (order, reply) in input.orders.iter().zip(replies) {
+                let _ = reply.send(order.failed(request::Error::Unavailable(sorry.to_owned())));
+            }
+            for caller in callers {
+                let _ = caller.reply.send(Err(Refusal::Unavailable));
+            }
+            self.keep_facts(input);
+            self.back_off(now);
+            return;
+        }
+        error!(%error, cause, things, "turn refused");
+        if things > 1 {
+            self.singly = things;
+            self.give_back(input, replies, callers);
+            self.back_off(now);
+            return;
+        }
+        for (order, reply) in input.orders.iter().zip(replies) {
+            let _ = reply.send(order.failed(request::Error::Internal(format!("{error}: {cause}"))));
+        }
+        for caller in callers {
+            let _ = caller.reply.send(Err(Refusal::Unavailable));
+        }
+        for fact in &input.facts {
+            match &fact.news {
+                // Told anew without what the runner said, which is what the database may have refused.
+                News::Result(_) => self.facts.push_front(Fact {
+                    news: News::Ended(Ending::Failure, format!("result refused: {error}")),
+                    ..fact.clone()
+                }),
+                _ => error!(task.id = %fact.task.task, "a report could not be recorded and was dropped"),
+            }
+        }
+        self.back_off(now);
+    }
+
+    fn give_back(&mut self, input: &Input, replies: Vec<oneshot::Sender<OrderAnswer>>, callers: Vec<Caller>) {
+        for order in input.orders.iter().cloned().zip(replies).rev() {
+            self.orders.push_front(order);
+        }
+        for caller in callers.into_iter().rev() {
+            self.callers.push_front(caller);
+        }
+        self.keep_facts(input);
+    }
+
+    fn keep_facts(&mut self, input: &Input) {
+        for fact in input.facts.iter().rev() {
+            self.facts.push_front(fact.clone());
+        }
+    }
+
+    fn back_off(&mut self, now: Instant) {
+        self.retry_at = Some(now + self.retry_wait);
+        self.retry_wait = (self.retry_wait * 2).min(RETRY_MAX);
+    }
+
+    /// Everything that follows from a committed turn.
+    fn perform(
+        &mut self,
+        input: &Input,
+        replies: Vec<oneshot::Sender<OrderAnswer>>,
+        callers: Vec<Caller>,
+        output: Output,
+        now: Instant,
+    ) {
+        let mut commands: Vec<(Uuid, Command)> = Vec::new();
+        for (fact, outcome) in input.facts.iter().zip(&output.facts) {
+            let Some((id, slot)) = fact.source else { continue };
+            let Some(session) = self.sessions.get_mut(id) else { continue };
+            match &fact.news {
+                News::Started if !outcome.counted => {
+                    let ending = ToEnd { slot, task: fact.task, job_id: fact.job_id, grace: None, told: false };
+                    session.reset(ending, now);
+                }
+                News::Started | News::Unrenderable(_) => {}
+                News::Result(_) => {
+                    session.release(slot, fact.task, true);
+                    let message = outcome.refused.clone();
+                    commands.push((id, Command::ResultAck { slot, task: fact.task, message }));
+                }
+                News::Ended(ending, _) => session.release(slot, fact.task, sessions::idle_after(*ending, &fact.news)),
+                News::IdlePastAck => session.release(slot, fact.task, true),
+            }
+        }
+        for dispatch in output.dispatched {
+            let Some(session) = self.sessions.get_mut(dispatch.session) else { continue };
+            let given = Given {
+                slot: dispatch.slot,
+                task: dispatch.task,
+                job_id: dispatch.job_id,
+                timeout: dispatch.spec.timeout,
+            };
+            session.give(given, session.next_seq(), false, &self.timing, now);
+            let (slot, task, spec) = (dispatch.slot, dispatch.task, Box::new(dispatch.spec));
+            commands.push((dispatch.session, Command::RunNew { slot, task, spec }));
+        }
+        // One frame a session: the acknowledgement of a result and the next task go together.
+        commands.sort_by_key(|(session, _)| *session);
+        for group in commands.chunk_by(|a, b| a.0 == b.0) {
+            if let Some(session) = self.sessions.get_mut(group[0].0) {
+                session.send(group.iter().map(|(_, command)| command.clone()).collect(), now);
+            }
+        }
+        for (order, (reply, answer)) in input.orders.iter().zip(replies.into_iter().zip(output.orders)) {
+            if let Order::DrainRunner { runner, drained, reason } = order {
+                self.drain_runner(runner, *drained, reason, now);
+            }
+            let _ = reply.send(answer);
+        }
+        for id in output.superseded {
+            self.disconnect(id, DisconnectReason::Replaced, "a newer stream of this runner counts", now);
+        }
+        for (caller, answer) in callers.into_iter().zip(output.hellos) {
+            self.let_in(caller, answer, output.now, now);
+        }
+        for reset in output.resets {
+            if let Some(session) = self.sessions.get_mut(reset.session) {
+                let (slot, task, job_id, grace) = (reset.slot, reset.task, reset.job_id, reset.grace);
+                session.reset(ToEnd { slot, task, job_id, grace, told: false }, now);
+            }
+        }
+        for (_, id) in output.lost {
+            self.disconnect(id, DisconnectReason::Lost, "not heard for too long; say hello again", now);
+        }
+        if let Some(drained) = output.drained {
+            let changed: Vec<(String, bool)> = self
+                .sessions
+                .iter_mut()
+                .filter(|session| session.drained != drained.contains(&session.runner))
+                .map(|session| (session.runner.clone(), !session.drained))
+                .collect();
+            for (runner, drained) in changed {
+                self.drain_runner(&runner, drained, "", now);
+            }
+        }
+        self.facts.extend(output.unrenderable.into_iter().map(|(task, job_id, reason)| Fact {
+            source: None,
+            task,
+            job_id,
+            news: News::Unrenderable(reason),
+        }));
+        if let Some(at) = output.next_wake {
+            self.wake_at = Some(now + at.since(output.now));
+        }
+        self.due |= output.more;
+        self.engine.changes.publish(output.changed);
+    }
+
+    /// Answers a runner that dialed.
+    fn let_in(&mut self, caller: Caller, answer: HelloAnswer, turn: Timestamp, now: Instant) {
+        let Caller { input: HelloInput { hello, session: id }, first_seq, out, reply } = caller;
+        let (verdicts, adopted, drained) = match answer {
+            HelloAnswer::Admitted { verdicts, adopted, drained } => (verdicts, adopted, drained),
+            HelloAnswer::Refused(admission) => {
+                let refusal = if admission == Admission::Duplicate { Refusal::Duplicate } else { Refusal::Superseded };
+                let _ = reply.send(Err(refusal));
+                return;
+            }
+        };
+        let inventory = hello.inventory.clone();
+        let mut session = Session::new(Opening { id, hello, out, first_seq, drained });
+        for (item, (_, verdict, _)) in inventory.iter().filter(|item| item.task.is_some()).zip(&verdicts) {
+            if *verdict == Verdict::Reset {
+                session.stray(item.slot);
+            }
+        }
+        for item in adopted {
+            let (slot, task, job_id) = (item.slot, item.task, item.job_id);
+            // A timeout counts from the start of the task, not from the adoption.
+            let elapsed = turn.since(item.started_at);
+            let timeout = item.timeout.map(|timeout| timeout.saturating_sub(elapsed));
+            session.give(Given { slot, task, job_id, timeout }, 1, true, &self.timing, now);
+            if item.cancelled {
+                session.reset(ToEnd { slot, task, job_id, grace: None, told: true }, now);
+            }
+        }
+        let verdicts = verdicts
+            .into_iter()
+            .map(|(task, verdict, grace)| {
+                (task, verdict, grace.map(|micros| Duration::from_micros(micros.unsigned_abs())))
+            })
+            .collect();
+        let welcome = Welcome {
+            session_id: id,
+            scheduler_id: self.scheduler,
+            verdicts,
+            endpoints: self.pulse.addresses().to_vec(),
+            drained,
+            notice: String::new(),
+        };
+        session.welcome(welcome, now);
+        self.sessions.insert(session);
+        let _ = reply.send(Ok(id));
+    }
+
+    fn drain_runner(&mut self, runner: &str, drained: bool, reason: &str, now: Instant) {
+        for session in self.sessions.iter_mut().filter(|session| session.runner == runner) {
+            if session.drained != drained {
+                info!(runner.id = %runner, drained, reason, "runner drained or resumed");
+                session.drained = drained;
+                session.send(vec![if drained { Command::Drain } else { Command::Resume }], now);
+            }
+        }
+        self.due = true;
+    }
+
+    fn disconnect(&mut self, id: Uuid, reason: DisconnectReason, message: &str, now: Instant) {
+        if let Some(mut session) = self.sessions.remove(id) {
+            session.close(Disconnect::because(reason, message), now);
+        }
+    }
+
+    /// Once each `seen_interval`: what was heard is to be committed, what is overdue is looked at.
+    fn beat(&mut self) {
+        let now = Instant::now();
+        let mut closing = Vec::new();
+        for session in self.sessions.iter_mut() {
+            if session.is_closed() {
+                closing.push((session.id, None));
+            } else if let Some(disconnect) = session.check(&self.timing, now) {
+                closing.push((session.id, Some(disconnect)));
+            }
+        }
+        for (id, disconnect) in closing {
+            if let Some(mut session) = self.sessions.remove(id)
+                && let Some(disconnect) = disconnect
+            {
+                warn!(runner.id = %session.runner, reason = disconnect.message, "stream closed");
+                session.close(disconnect, now);
+            }
+        }
+        let heard: Vec<(String, Uuid, u64)> = self
+            .sessions
+            .iter_mut()
+            .filter_map(|session| session.unseen().map(|seq| (session.runner.clone(), session.id, seq)))
+            .collect();
+        self.pulse.beat(heard, self.engine.clone(), now);
+    }
+
+    /// What the last beat came to.
+    fn seen(&mut self, seen: Seen, now: Instant) {
+        self.pulse.seen(&seen, now);
+        match seen {
+            Seen::Committed { sessions, superseded, drained, .. } => {
+                for (id, seq) in sessions {
+                    if let Some(session) = self.sessions.get_mut(id) {
+                        session.seen(seq, now);
+                    }
+                }
+                for id in superseded {
+                    self.disconnect(id, DisconnectReason::Replaced, "another stream of this runner counts", now);
+                }
+                if let Some(drained) = drained {
+                    self.due |= self.drained && !drained;
+                    self.drained = drained;
+                }
+            }
+            // It keeps its streams, and says that it cannot commit: the ack does not move.
+            Seen::Failed { sessions } => {
+                for id in sessions {
+                    if let Some(session) = self.sessions.get_mut(id) {
+                        session.send(vec![Command::GoOn { degraded: true }], now);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The end of a planned stop: the tasks of its runners are held, and those are told to dial another scheduler, or
+    /// this one's successor.
+    async fn part(mut self) {
+        let context = self.context.take().expect("no turn is under way");
+        let held = self.pulse.part(&context.store, self.timing.hold_for).await;
+        if let Err(error) = &held {
+            warn!(%error, "the tasks of this scheduler's runners could not be held");
+        }
+        let now = Instant::now();
+        let disconnect = Disconnect {
+            reason: DisconnectReason::Shutdown,
+            reconnect_after: None,
+            hold_for: held.is_ok().then_some(self.timing.hold_for),
+            message: "the scheduler is stopping".to_owned(),
+        };
+        info!(runners = self.sessions.len(), "telling runners to go");
+        for session in self.sessions.iter_mut() {
+            session.close(disconnect.clone(), now);
+        }
+        for (order, reply) in self.orders.drain(..) {
+            let sorry = "the scheduler is stopping; try another, or again".to_owned();
+            let _ = reply.send(order.failed(request::Error::Unavailable(sorry)));
+        }
+        if let Some(reply) = self.stopping.take() {
+            let _ = reply.send(());
+        }
+    }
+}

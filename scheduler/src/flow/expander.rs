@@ -1,0 +1,111 @@
+//! The job becomes tasks, and a sharded task its shards.
+
+use uuid::Uuid;
+
+use super::work::{NewTask, Work};
+use crate::{
+    domain::{
+        job::{self, JobState},
+        task::{Event, Kind},
+    },
+    store::{self, Tx},
+};
+
+/// How many nodes become rows in one turn: a job of 100,000 tasks must not hold up everybody else's.
+const NODES_MAX: u32 = 5_000;
+
+/// How many jobs are taken up in one turn.
+pub(super) const JOBS_MAX: u32 = 200;
+
+/// Writes the next tasks of jobs that are CREATED; with its last task a job becomes RUNNING. Nothing of a job is queued
+/// before. Returns the tasks whose gates are open from the start, and whether a job is still unfinished.
+pub(super) async fn pass(tx: &Tx, work: &mut Work) -> Result<(Vec<Uuid>, bool), store::Error> {
+    let mut budget = NODES_MAX;
+    let (mut opening, mut more) = (Vec::new(), false);
+    let created: Vec<Uuid> =
+        work.jobs().filter(|job| job.row.state == JobState::Created).map(|job| job.row.id).collect();
+    for id in created {
+        if budget == 0 {
+            more = true;
+            break;
+        }
+        let plan = work.plan(id);
+        let now = work.now;
+        let row = work.job_mut(id).expect("the job is in hand");
+        let (from, to) = (row.expanded, row.tasks_total.min(row.expanded + budget));
+        budget -= to - from;
+        row.expanded = to;
+        for node in from..to {
+            let kind = if plan.is_group(node) { Kind::Group } else { Kind::Task };
+            let new = NewTask {
+                id: Uuid::now_v7(),
+                job_id: id,
+                node,
+                kind,
+                group_id: None,
+                shard: None,
+                class: plan.class(node).to_owned(),
+            };
+            work.new_task(new.row(&plan, now));
+        }
+        let row = work.job_mut(id).expect("the job is in hand");
+        if to < row.tasks_total {
+            more = true;
+            continue;
+        }
+        row.state = row.state.after(job::Event::Expanded).expect("a created job can be expanded");
+        row.started_at = Some(now);
+        row.deadline_at = plan.config.timeout.map(|timeout| now + timeout);
+        let open: Vec<(Uuid, u32)> = (0..to)
+            .filter(|&node| {
+                plan.graph.parents(node).is_empty() || plan.rule(node) == crate::domain::definition::TriggerRule::Always
+            })
+            .map(|node| (id, node))
+            .collect();
+        let absent: Vec<(Uuid, u32)> =
+            open.iter().copied().filter(|(job, node)| work.node(*job, *node).is_none()).collect();
+        work.take_tasks(store::task::lock_nodes(tx, &absent).await?);
+        opening.extend(open.iter().filter_map(|(job, node)| work.node(*job, *node)));
+    }
+    Ok((opening, more))
+}
+
+/// Makes the shards of a group, one an item, and queues as many as may run at once. A group without shards ends at
+/// once.
+pub(super) fn split(work: &mut Work, group: Uuid, pieces: Vec<Piece>) {
+    let task = work.task(group).expect("the group is in hand");
+    let (job_id, node) = (task.job_id, task.node);
+    let plan = work.plan(job_id);
+    let now = work.now;
+    let count = u32::try_from(pieces.len()).unwrap_or(u32::MAX);
+    work.edit(group).shard_count = Some(count);
+    work.happen(group, Event::GateOpened, "");
+    if pieces.is_empty() {
+        work.happen(group, Event::ShardsEnded { enough: true }, "it had no items");
+        return;
+    }
+    let max_parallel = plan.task(node).shards.as_ref().map_or(0, |shards| shards.max_parallel);
+    let open = if max_parallel == 0 { count } else { max_parallel };
+    for (index, piece) in (0..).zip(pieces) {
+        let class = match &piece.runner {
+            Some(runner) => plan.pinned_class(node, runner).to_string(),
+            None => plan.class(node).to_owned(),
+        };
+        let id = Uuid::now_v7();
+        let shard = Some((index, count, piece.item));
+        let new = NewTask { id, job_id, node, kind: Kind::Shard, group_id: Some(group), shard, class };
+        work.new_task(new.row(&plan, now));
+        if index < open {
+            work.happen(id, Event::GateOpened, "");
+        }
+    }
+}
+
+/// What one shard is made from.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Piece {
+    /// The item it works on.
+    pub item: String,
+    /// The one runner that may take it.
+    pub runner: Option<String>,
+}

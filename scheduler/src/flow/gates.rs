@@ -1,0 +1,313 @@
+//! What an end sets free: the children of a task, the next shard of a group, the end of a job.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use uuid::Uuid;
+
+use super::{
+    data::Data,
+    expander::{self, Piece},
+    work::Work,
+};
+use crate::{
+    domain::{
+        definition::{OnFailure, Split},
+        gate::{self, End, Gate, SkipCause},
+        job::JobState,
+        task::{Event, Kind, TaskState},
+    },
+    store::{self, Tx, task::TaskRow},
+};
+
+/// After so many waves of ends a job is read whole: a long chain of skips costs one question, not one a link.
+const WAVES_APART: u32 = 3;
+
+/// How many bytes the outputs of a group's shards may have together.
+pub(super) const GROUP_OUTPUT_BYTES_MAX: usize = 1024 * 1024;
+
+/// Lets every end have its consequences, until nothing more ends. `opening` are tasks whose gates are open from the
+/// start.
+pub(super) async fn settle(
+    tx: &Tx,
+    work: &mut Work,
+    data: &mut Data,
+    mut opening: Vec<Uuid>,
+) -> Result<(), store::Error> {
+    let mut waves = 0;
+    loop {
+        open(tx, work, data, &opening).await?;
+        opening.clear();
+        let wave = work.take_ended();
+        if wave.is_empty() {
+            break;
+        }
+        waves += 1;
+        take_concerned(tx, work, &wave, waves > WAVES_APART).await?;
+        let mut room: BTreeMap<Uuid, u32> = BTreeMap::new();
+        let mut stopped: BTreeSet<Uuid> = BTreeSet::new();
+        for id in wave {
+            let task = work.task(id).expect("what ended is in hand").clone();
+            if task.kind == Kind::Shard {
+                count_in_group(tx, work, &task, &mut room).await?;
+                continue;
+            }
+            if count_in_job(work, &task) {
+                stopped.insert(task.job_id);
+            }
+            count_in_children(work, &task, &mut opening);
+        }
+        for (group, room) in room {
+            let next = store::task::lock_waiting_shards(tx, group, room).await?;
+            let ids: Vec<Uuid> = next.iter().map(|shard| shard.id).collect();
+            work.take_tasks(next);
+            for id in ids {
+                work.happen(id, Event::GateOpened, "");
+            }
+        }
+        for job in stopped {
+            stop(tx, work, job).await?;
+        }
+    }
+    work.end_jobs();
+    Ok(())
+}
+
+/// Takes in hand whom the ends concern: groups of shards, children of tasks.
+async fn take_concerned(tx: &Tx, work: &mut Work, wave: &[Uuid], whole: bool) -> Result<(), store::Error> {
+    let (mut groups, mut nodes, mut jobs) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+    for id in wave {
+        let task = work.task(*id).expect("what ended is in hand");
+        match task.group_id {
+            Some(group) if work.task(group).is_none() => {
+                groups.insert(group);
+            }
+            Some(_) => {}
+            None => {
+                let plan = work.plan(task.job_id);
+                for &child in plan.graph.children(task.node) {
+                    if work.node(task.job_id, child).is_none() {
+                        nodes.insert((task.job_id, child));
+                        jobs.insert(task.job_id);
+                    }
+                }
+            }
+        }
+    }
+    let groups: Vec<Uuid> = groups.into_iter().collect();
+    work.take_tasks(store::task::lock(tx, &groups).await?);
+    if whole {
+        for job in jobs {
+            work.take_tasks(store::task::lock_live(tx, job).await?);
+        }
+        nodes.retain(|(job, node)| work.node(*job, *node).is_none());
+    }
+    let nodes: Vec<(Uuid, u32)> = nodes.into_iter().collect();
+    work.take_tasks(store::task::lock_nodes(tx, &nodes).await?);
+    Ok(())
+}
+
+/// Counts an ended shard in its group, which ends with its last one; otherwise the next shard may start.
+async fn count_in_group(
+    tx: &Tx,
+    work: &mut Work,
+    shard: &TaskRow,
+    room: &mut BTreeMap<Uuid, u32>,
+) -> Result<(), store::Error> {
+    let id = shard.group_id.expect("a shard has a group");
+    let finished = shard.state == TaskState::Finished;
+    let group = work.edit(id);
+    group.shards_ended += 1;
+    group.shards_succeeded += u32::from(finished);
+    let (ended, succeeded) = (group.shards_ended, group.shards_succeeded);
+    let (count, node, job) = (group.shard_count.unwrap_or_default(), group.node, group.job_id);
+    if ended < count {
+        *room.entry(id).or_default() += 1;
+        return Ok(());
+    }
+    room.remove(&id);
+    let plan = work.plan(job);
+    let percent = plan.task(node).shards.as_ref().map_or(100, |shards| shards.min_success_percent);
+    let enough = gate::group_finishes(succeeded, count, percent);
+    let reason = if enough {
+        collect_output(tx, work, id).await?
+    } else {
+        format!("{succeeded} of {count} shards finished, {percent} % must")
+    };
+    let reason = if work.task(id).is_some_and(|group| group.state == TaskState::Terminating) {
+        work.task(id).expect("the group is in hand").reason.clone()
+    } else {
+        reason
+    };
+    work.happen(id, Event::ShardsEnded { enough }, reason);
+    Ok(())
+}
+
+/// Gives a group the list of its shards' outputs, `null` for a shard without. Returns a remark when it is too large.
+async fn collect_output(tx: &Tx, work: &mut Work, group: Uuid) -> Result<String, store::Error> {
+    let count = work.task(group).and_then(|task| task.shard_count).unwrap_or_default() as usize;
+    let mut outputs = vec![String::new(); count];
+    for (index, output) in store::task::shard_outputs(tx, group).await? {
+        if let Some(place) = outputs.get_mut(index as usize) {
+            *place = output;
+        }
+    }
+    for shard in work.tasks().filter(|task| task.group_id == Some(group)) {
+        if let Some(place) = shard.shard_index.and_then(|index| outputs.get_mut(index as usize)) {
+            *place = if shard.state == TaskState::Finished { shard.output.clone() } else { String::new() };
+        }
+    }
+    if outputs.iter().all(String::is_empty) {
+        return Ok(String::new());
+    }
+    let written: Vec<&str> = outputs.iter().map(|text| if text.is_empty() { "null" } else { text }).collect();
+    let list = format!("[{}]", written.join(","));
+    if list.len() > GROUP_OUTPUT_BYTES_MAX {
+        return Ok(format!(
+            "the outputs of its shards are over {GROUP_OUTPUT_BYTES_MAX} bytes together and were dropped"
+        ));
+    }
+    work.edit(group).output = list;
+    Ok(String::new())
+}
+
+/// Counts an ended task in its job. Returns whether it stops the job.
+fn count_in_job(work: &mut Work, task: &TaskRow) -> bool {
+    let policy = work.plan(task.job_id).on_failure(task.node);
+    let failed = matches!(task.state, TaskState::Failed | TaskState::Terminated);
+    let job = work.job_mut(task.job_id).expect("the job of an ended task is in hand");
+    job.tasks_ended += 1;
+    if !failed || policy == OnFailure::Ignore {
+        return false;
+    }
+    job.tasks_failed += 1;
+    let stops = policy == OnFailure::Stop && job.state == JobState::Running && !job.stopping;
+    job.stopping |= stops;
+    stops
+}
+
+/// Counts an ended task for the gates of its children, and decides those.
+fn count_in_children(work: &mut Work, task: &TaskRow, opening: &mut Vec<Uuid>) {
+    let plan = work.plan(task.job_id);
+    let policy = plan.on_failure(task.node);
+    let end = match task.state {
+        TaskState::Finished => End::Finished,
+        TaskState::Failed => End::Failed,
+        TaskState::Terminated => End::Terminated,
+        _ => End::Skipped(task.skip_cause.unwrap_or(SkipCause::UpstreamFailed)),
+    };
+    let outcome = gate::counts_as(end, policy);
+    for &child in plan.graph.children(task.node) {
+        let Some(id) = work.node(task.job_id, child) else { continue };
+        let row = work.edit(id);
+        row.parents.count(outcome);
+        if row.state != TaskState::Created {
+            continue;
+        }
+        match row.parents.gate(plan.rule(child)) {
+            Gate::Wait => {}
+            Gate::Open => opening.push(id),
+            Gate::Closed { cause, .. } => {
+                let word = match task.state {
+                    TaskState::Skipped => "was skipped",
+                    TaskState::Finished => "finished",
+                    TaskState::Terminated => "was terminated",
+                    _ => "failed",
+                };
+                let reason = format!("{} {word}, and it needs {}", plan.task(task.node).name, plan.rule(child).name());
+                work.skip(id, Event::GateClosed, cause, reason);
+            }
+        }
+    }
+}
+
+/// Opens gates: what a task asks for itself is decided now.
+async fn open(tx: &Tx, work: &mut Work, data: &mut Data, opening: &[Uuid]) -> Result<(), store::Error> {
+    for &id in opening {
+        let task = work.task(id).expect("what opens is in hand").clone();
+        let Some(job) = work.job(task.job_id).filter(|_| task.state == TaskState::Created) else { continue };
+        let (state, stopping, plan) = (job.row.state, job.row.stopping, job.plan.clone());
+        let config = plan.task(task.node);
+        if state != JobState::Running {
+            work.happen(id, Event::Terminate, "its job is being terminated");
+            continue;
+        }
+        if stopping && !plan.rule(task.node).outlives_stop() {
+            work.skip(id, Event::Stopped, SkipCause::UpstreamFailed, "its job stopped".to_owned());
+            continue;
+        }
+        if config.enabled == Some(false) {
+            work.skip(id, Event::ConditionFalse, SkipCause::Condition, "it is disabled".to_owned());
+            continue;
+        }
+        if !config.when.is_empty() {
+            match data.condition(tx, work, &task).await? {
+                Ok(true) => {}
+                Ok(false) => {
+                    let reason = format!("its condition is false: {}", config.when);
+                    work.skip(id, Event::ConditionFalse, SkipCause::Condition, reason);
+                    continue;
+                }
+                Err(reason) => {
+                    work.happen(id, Event::NotEvaluable, reason);
+                    continue;
+                }
+            }
+        }
+        let Some(shards) = &config.shards else {
+            work.happen(id, Event::GateOpened, "");
+            continue;
+        };
+        let pieces = match &shards.split {
+            Split::Count(count) => vec![Piece::default(); *count as usize],
+            Split::Items(_) => match data.items(tx, work, &task).await? {
+                Ok(items) => items.into_iter().map(|item| Piece { item, runner: None }).collect(),
+                Err(reason) => {
+                    work.happen(id, Event::NotEvaluable, reason);
+                    continue;
+                }
+            },
+            Split::OnePerRunner => {
+                let alive = store::runner::alive(tx).await?;
+                alive
+                    .into_iter()
+                    .filter(|(runner, labels, capabilities)| {
+                        plan.pinned_class(task.node, runner).suits(runner, labels, capabilities)
+                    })
+                    .map(|(runner, ..)| Piece { item: runner.clone(), runner: Some(runner) })
+                    .collect()
+            }
+        };
+        expander::split(work, id, pieces);
+    }
+    Ok(())
+}
+
+/// Stops a job: what has not started will not, but for tasks that are there to clean up; with `fail_fast` what runs is
+/// ended too.
+async fn stop(tx: &Tx, work: &mut Work, job: Uuid) -> Result<(), store::Error> {
+    let plan = work.plan(job);
+    let live = store::task::lock_live(tx, job).await?;
+    work.take_tasks(live);
+    let mut concerned: Vec<Uuid> = work
+        .tasks()
+        .filter(|task| task.job_id == job && !task.state.is_terminal() && !plan.rule(task.node).outlives_stop())
+        .map(|task| task.id)
+        .collect();
+    concerned.sort_unstable();
+    for id in concerned {
+        let task = work.task(id).expect("the task is in hand").clone();
+        match task.state {
+            TaskState::Queued if task.counters.attempt > 0 => {
+                work.happen(id, Event::GivenUp, format!("{} (its job stopped)", task.reason));
+            }
+            TaskState::Created | TaskState::Queued => {
+                work.skip(id, Event::Stopped, SkipCause::UpstreamFailed, "its job stopped".to_owned());
+            }
+            _ if plan.config.fail_fast => {
+                work.happen(id, Event::Terminate, "its job stopped, and fails fast");
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}

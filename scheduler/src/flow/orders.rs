@@ -1,0 +1,386 @@
+//! What was asked for through the API: definitions are stored, jobs are born, terminated, and runners drained.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use uuid::Uuid;
+
+use super::{
+    data::logical_time,
+    request::{Applied, Apply, Caller, Change, Delete, Error, Run, Terminate},
+    turn::Context,
+    work::Work,
+};
+use crate::{
+    domain::{
+        graph::Graph,
+        job::{self, JobState},
+        params,
+        task::{Event, Kind},
+        time::{Timestamp, micros},
+    },
+    store::{self, Tx, config::ConfigRow, job::JobRow, request::Claim},
+};
+
+/// Something asked for.
+#[derive(Debug, Clone)]
+pub(super) enum Order {
+    Apply(Apply),
+    Run(Run),
+    Terminate(Terminate),
+    Delete(Delete),
+    DrainRunner { runner: String, drained: bool, reason: String },
+    DrainScheduler { scheduler: Uuid, drained: bool },
+}
+
+/// What an order came to.
+#[derive(Debug, Clone)]
+pub(super) enum OrderAnswer {
+    Applied(Result<Vec<Applied>, Error>),
+    Job(Result<Uuid, Error>),
+    Count(Result<u32, Error>),
+    Done(Result<(), Error>),
+}
+
+/// The job configs that a turn has locked, by namespace and name.
+pub(super) type Configs = BTreeMap<(String, String), ConfigRow>;
+
+impl Order {
+    /// The job it is about.
+    pub(super) fn job(&self) -> Option<Uuid> {
+        match self {
+            Self::Terminate(terminate) => Some(terminate.job_id),
+            _ => None,
+        }
+    }
+
+    /// Whether other schedulers have to hear of it to carry it out.
+    pub(super) fn is_drain(&self) -> bool {
+        matches!(self, Self::DrainRunner { .. } | Self::DrainScheduler { .. })
+    }
+
+    fn caller(&self) -> Option<(&'static str, &Caller)> {
+        match self {
+            Self::Apply(order) => Some(("Apply", &order.caller)),
+            Self::Run(order) => Some(("Run", &order.caller)),
+            Self::Terminate(order) => Some(("Terminate", &order.caller)),
+            Self::Delete(order) => Some(("Delete", &order.caller)),
+            Self::DrainRunner { .. } | Self::DrainScheduler { .. } => None,
+        }
+    }
+
+    fn configs(&self) -> Vec<(String, String)> {
+        match self {
+            Self::Apply(order) => {
+                order.configs.iter().map(|(config, _)| (config.namespace.clone(), config.name.clone())).collect()
+            }
+            Self::Run(order) => vec![(order.namespace.clone(), order.name.clone())],
+            Self::Delete(order) => vec![(order.namespace.clone(), order.name.clone())],
+            _ => Vec::new(),
+        }
+    }
+
+    /// The answer that says it failed.
+    pub(super) fn failed(&self, error: Error) -> OrderAnswer {
+        match self {
+            Self::Apply(_) => OrderAnswer::Applied(Err(error)),
+            Self::Run(_) => OrderAnswer::Job(Err(error)),
+            Self::Terminate(_) | Self::Delete(_) => OrderAnswer::Count(Err(error)),
+            Self::DrainRunner { .. } | Self::DrainScheduler { .. } => OrderAnswer::Done(Err(error)),
+        }
+    }
+}
+
+/// Claims the request ids of orders, first of all: a twin that is under way elsewhere is waited for.
+pub(super) async fn claim(tx: &Tx, orders: &[Order]) -> Result<Vec<Claim>, store::Error> {
+    let mut claims = Vec::with_capacity(orders.len());
+    let mut seen = BTreeSet::new();
+    for order in orders {
+        let Some((method, caller)) = order.caller().filter(|(_, caller)| !caller.request_id.is_empty()) else {
+            claims.push(Claim::New);
+            continue;
+        };
+        if !seen.insert((method, &caller.principal, &caller.request_id)) {
+            claims.push(Claim::Twin);
+            continue;
+        }
+        let now = store::scheduler::now(tx).await?;
+        let Caller { principal, request_id, body_hash } = caller;
+        claims.push(store::request::claim(tx, principal, method, request_id, body_hash, now).await?);
+    }
+    Ok(claims)
+}
+
+/// Locks the job configs that orders are about, in one order everywhere.
+pub(super) async fn lock_configs(tx: &Tx, orders: &[Order], claims: &[Claim]) -> Result<Configs, store::Error> {
+    let mut names: BTreeSet<(String, String)> = BTreeSet::new();
+    for (order, claim) in orders.iter().zip(claims) {
+        if *claim == Claim::New {
+            names.extend(order.configs());
+        }
+    }
+    let names: Vec<(String, String)> = names.into_iter().collect();
+    store::config::lock(tx, &names).await
+}
+
+/// Carries orders out.
+pub(super) async fn pass(
+    tx: &Tx,
+    context: &mut Context,
+    work: &mut Work,
+    orders: &[Order],
+    claims: Vec<Claim>,
+    mut configs: Configs,
+) -> Result<Vec<OrderAnswer>, store::Error> {
+    let mut answers: Vec<OrderAnswer> = Vec::with_capacity(orders.len());
+    for (order, claim) in orders.iter().zip(claims) {
+        let answer = match claim {
+            Claim::New => {
+                let answer = carry_out(tx, context, work, order, &mut configs).await?;
+                keep(tx, order, &answer).await?;
+                answer
+            }
+            Claim::Repeated(kept) => recall(order, &kept),
+            Claim::OtherBody => order.failed(Error::Conflict {
+                reason: "REQUEST_ID_REUSED",
+                message: "this request_id was used for another request; use a new one".to_owned(),
+            }),
+            Claim::Twin => order.failed(Error::Busy("the same request is being carried out; repeat it".to_owned())),
+        };
+        answers.push(answer);
+    }
+    Ok(answers)
+}
+
+/// Keeps what an order came to for its repetitions. A failure is not kept: it may be repeated and succeed.
+async fn keep(tx: &Tx, order: &Order, answer: &OrderAnswer) -> Result<(), store::Error> {
+    let Some((method, caller)) = order.caller().filter(|(_, caller)| !caller.request_id.is_empty()) else {
+        return Ok(());
+    };
+    let kept = match answer {
+        OrderAnswer::Applied(Ok(applied)) => serde_json::to_string(applied),
+        OrderAnswer::Job(Ok(job)) => serde_json::to_string(job),
+        OrderAnswer::Count(Ok(count)) => serde_json::to_string(count),
+        _ => return store::request::release(tx, &caller.principal, method, &caller.request_id).await,
+    };
+    let kept = kept.expect("an answer has a JSON form");
+    store::request::answer(tx, &caller.principal, method, &caller.request_id, &kept).await
+}
+
+/// The answer that was kept.
+fn recall(order: &Order, kept: &str) -> OrderAnswer {
+    let unreadable = |error: serde_json::Error| Error::Internal(format!("the kept answer cannot be read: {error}"));
+    match order {
+        Order::Apply(_) => OrderAnswer::Applied(serde_json::from_str(kept).map_err(unreadable)),
+        Order::Run(_) => OrderAnswer::Job(serde_json::from_str(kept).map_err(unreadable)),
+        _ => OrderAnswer::Count(serde_json::from_str(kept).map_err(unreadable)),
+    }
+}
+
+async fn carry_out(
+    tx: &Tx,
+    context: &mut Context,
+    work: &mut Work,
+    order: &Order,
+    configs: &mut Configs,
+) -> Result<OrderAnswer, store::Error> {
+    Ok(match order {
+        Order::Apply(order) => OrderAnswer::Applied(apply(tx, work.now, order, configs).await?),
+        Order::Run(order) => OrderAnswer::Job(run(tx, context, work, order, configs).await?),
+        Order::Terminate(order) => OrderAnswer::Count(terminate(tx, work, order).await?),
+        Order::Delete(order) => OrderAnswer::Count(delete(tx, work.now, order, configs).await?),
+        Order::DrainRunner { runner, drained, reason } => {
+            let found = store::runner::set_drained(tx, runner, *drained, reason).await?;
+            OrderAnswer::Done(found.then_some(()).ok_or_else(|| missing("runner", runner)))
+        }
+        Order::DrainScheduler { scheduler, drained } => {
+            let found = store::scheduler::set_drained(tx, *scheduler, *drained).await?;
+            OrderAnswer::Done(found.then_some(()).ok_or_else(|| missing("scheduler", &scheduler.to_string())))
+        }
+    })
+}
+
+fn missing(kind: &'static str, name: &str) -> Error {
+    Error::NotFound { kind, name: name.to_owned() }
+}
+
+/// Stores definitions: a new version for each that changed.
+async fn apply(
+    tx: &Tx,
+    now: Timestamp,
+    order: &Apply,
+    configs: &mut Configs,
+) -> Result<Result<Vec<Applied>, Error>, store::Error> {
+    let mut applied = Vec::with_capacity(order.configs.len());
+    for (definition, source) in &order.configs {
+        let key = (definition.namespace.clone(), definition.name.clone());
+        let Ok(graph) = Graph::of(&definition.resolved()) else {
+            let message = "its tasks do not form a graph without cycles".to_owned();
+            return Ok(Err(Error::Invalid(vec![(definition.name.clone(), message)])));
+        };
+        let mut change = Change::Updated;
+        if !configs.contains_key(&key) {
+            let id = Uuid::now_v7();
+            if store::config::insert(tx, id, &key.0, &key.1, now).await? {
+                configs.insert(key.clone(), ConfigRow { id, version: 0 });
+                change = Change::Created;
+            } else {
+                // Somebody made it between our look and our insert: now it can be locked.
+                configs.extend(store::config::lock(tx, std::slice::from_ref(&key)).await?);
+            }
+        }
+        let config = configs.get_mut(&key).expect("the config was locked or made");
+        let before = store::config::definition(tx, config.id, config.version).await?;
+        if before.as_ref() == Some(definition) {
+            change = Change::Unchanged;
+        } else {
+            config.version += 1;
+            let edges: Vec<(u32, u32)> = (0..u32::try_from(graph.len()).unwrap_or(u32::MAX))
+                .flat_map(|parent| graph.children(parent).iter().map(move |child| (parent, *child)))
+                .collect();
+            store::config::insert_version(tx, config.id, config.version, definition, source, &edges, now).await?;
+        }
+        let jobs_on_earlier_versions = store::config::live_jobs_before(tx, config.id, config.version).await?;
+        applied.push(Applied { id: config.id, version: config.version, change, jobs_on_earlier_versions });
+    }
+    Ok(Ok(applied))
+}
+
+/// A job is born.
+async fn run(
+    tx: &Tx,
+    context: &mut Context,
+    work: &mut Work,
+    order: &Run,
+    configs: &Configs,
+) -> Result<Result<Uuid, Error>, store::Error> {
+    let Some(config) = configs.get(&(order.namespace.clone(), order.name.clone())) else {
+        return Ok(Err(missing("job config", &order.name)));
+    };
+    let plan = context.plans.get(tx, config.id, config.version).await?;
+    let params = match params::evaluate(&plan.config.params, &order.params, logical_time(work.now)) {
+        Ok(params) => params,
+        Err(wrong) => {
+            let invalid = wrong.into_iter().map(|param| (format!("params[{}]", param.name), param.message));
+            return Ok(Err(Error::Invalid(invalid.collect())));
+        }
+    };
+    let id = Uuid::now_v7();
+    let row = JobRow {
+        id,
+        job_config_id: config.id,
+        version: config.version,
+        namespace: order.namespace.clone(),
+        name: order.name.clone(),
+        labels: plan.config.labels.clone(),
+        state: JobState::Created,
+        reason: String::new(),
+        params,
+        created_at: work.now,
+        started_at: None,
+        ended_at: None,
+        deadline_at: None,
+        fire_time: None,
+        stopping: false,
+        timed_out: false,
+        expanded: 0,
+        tasks_total: u32::try_from(plan.tasks.len()).unwrap_or(u32::MAX),
+        tasks_ended: 0,
+        tasks_failed: 0,
+        seq: 0,
+    };
+    work.new_job(row, plan);
+    Ok(Ok(id))
+}
+
+/// Ends a job or a task: what waits is TERMINATED at once, what runs is TERMINATING until its processes are gone.
+/// Returns how many tasks it concerned; shards count, groups do not.
+async fn terminate(tx: &Tx, work: &mut Work, order: &Terminate) -> Result<Result<u32, Error>, store::Error> {
+    let Some(job) = work.job(order.job_id) else {
+        return Ok(Err(missing("job", &order.job_id.to_string())));
+    };
+    if job.row.state.is_terminal() {
+        let message = format!("the job has ended already: it is {}", job.row.state.word());
+        return Ok(Err(Error::Conflict { reason: "JOB_ENDED", message }));
+    }
+    let reason = if order.reason.is_empty() {
+        "terminated on request".to_owned()
+    } else {
+        format!("terminated: {}", order.reason)
+    };
+    let grace = order.grace.map(micros);
+    let Some(name) = &order.task else {
+        return Ok(Ok(terminate_job(tx, work, order.job_id, &reason, grace).await?));
+    };
+    let Some(node) = job.plan.node(name) else { return Ok(Err(missing("task", name))) };
+    if job.row.state == JobState::Created {
+        let message = "the job's tasks are still being written; try again in a moment".to_owned();
+        return Ok(Err(Error::Conflict { reason: "JOB_NOT_STARTED", message }));
+    }
+    let tasks = match order.shard_index {
+        Some(shard) => store::task::lock_shard(tx, order.job_id, node, shard).await?.into_iter().collect(),
+        None => store::task::lock_nodes(tx, &[(order.job_id, node)]).await?,
+    };
+    let Some(task) = tasks.first().cloned() else {
+        return Ok(Err(missing("shard", &format!("{name}#{}", order.shard_index.unwrap_or_default()))));
+    };
+    work.take_tasks(tasks);
+    if work.task(task.id).is_some_and(|task| task.state.is_terminal()) {
+        let message = format!("the task has ended already: it is {}", task.state.word());
+        return Ok(Err(Error::Conflict { reason: "TASK_ENDED", message }));
+    }
+    let mut concerned = vec![task.id];
+    if task.kind == Kind::Group {
+        let shards = store::task::lock_live_shards(tx, task.id).await?;
+        concerned.extend(shards.iter().map(|shard| shard.id));
+        work.take_tasks(shards);
+    }
+    Ok(Ok(terminate_tasks(work, &concerned, &reason, grace)))
+}
+
+/// Ends every task of a job, those that are there to clean up included.
+pub(super) async fn terminate_job(
+    tx: &Tx,
+    work: &mut Work,
+    job_id: Uuid,
+    reason: &str,
+    grace: Option<i64>,
+) -> Result<u32, store::Error> {
+    let now = work.now;
+    work.take_tasks(store::task::lock_live(tx, job_id).await?);
+    let job = work.job_mut(job_id).expect("the job is in hand");
+    let Some(next) = job.state.after(job::Event::Terminate) else { return Ok(0) };
+    job.state = next;
+    reason.clone_into(&mut job.reason);
+    if next.is_terminal() {
+        job.ended_at = Some(now);
+    }
+    let mut concerned: Vec<Uuid> =
+        work.tasks().filter(|task| task.job_id == job_id && !task.state.is_terminal()).map(|task| task.id).collect();
+    concerned.sort_unstable();
+    Ok(terminate_tasks(work, &concerned, reason, grace))
+}
+
+fn terminate_tasks(work: &mut Work, tasks: &[Uuid], reason: &str, grace: Option<i64>) -> u32 {
+    let mut count = 0;
+    for id in tasks {
+        if work.happen(*id, Event::Terminate, reason) {
+            work.edit(*id).end_grace = grace;
+            count += u32::from(work.task(*id).is_some_and(|task| task.kind != Kind::Group));
+        }
+    }
+    count
+}
+
+/// Takes a job config out of use. Returns how many of its jobs are live; they go on.
+async fn delete(
+    tx: &Tx,
+    now: Timestamp,
+    order: &Delete,
+    configs: &mut Configs,
+) -> Result<Result<u32, Error>, store::Error> {
+    let Some(config) = configs.remove(&(order.namespace.clone(), order.name.clone())) else {
+        return Ok(Err(missing("job config", &order.name)));
+    };
+    store::config::delete(tx, config.id, now).await?;
+    Ok(Ok(store::config::live_jobs_before(tx, config.id, u32::MAX >> 1).await?))
+}

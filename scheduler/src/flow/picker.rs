@@ -1,0 +1,192 @@
+//! A queued task meets a runner that suits it.
+
+use std::{collections::HashMap, sync::Arc};
+
+use uuid::Uuid;
+
+use super::{
+    data::Data,
+    dispatcher::News,
+    plan::Plan,
+    turn::{Context, Input, Output},
+    work::Work,
+};
+use crate::{
+    domain::{
+        command::RunSpec,
+        heartbeat::TaskRef,
+        pick::{self, Candidate, Class, Offer},
+        task::{Event, TaskState},
+    },
+    store::{self, Tx, job::JobRow, task::TaskRow},
+};
+
+/// How many classes one pick looks at.
+const CLASSES_MAX: u32 = 200;
+
+/// How many tasks one pick gives out.
+const TASKS_MAX: usize = 1_000;
+
+/// A session with idle slots.
+#[derive(Debug, Clone)]
+pub(super) struct IdleSession {
+    /// The session.
+    pub session: Uuid,
+    /// The runner, with the number of slots that are idle before this turn.
+    pub offer: Offer,
+    /// Those slots.
+    pub slots: Vec<u32>,
+}
+
+/// A task that was given out.
+#[derive(Debug, Clone)]
+pub(super) struct Dispatch {
+    pub session: Uuid,
+    pub slot: u32,
+    pub task: TaskRef,
+    pub job_id: Uuid,
+    pub spec: RunSpec,
+}
+
+/// Gives queued tasks to idle slots, those that become idle in this very turn included. Returns whether tasks may be
+/// left that another scheduler could place.
+///
+/// It works without the locks of jobs: it writes QUEUED → DISPATCHED and nothing else, and skips rows that another
+/// scheduler is picking. Whether a session still counts is asked last, and a runner's row that is locked is skipped,
+/// so that a pick never waits for anybody.
+pub(super) async fn pass(
+    tx: &Tx,
+    context: &mut Context,
+    work: &mut Work,
+    data: &mut Data,
+    input: &Input,
+    output: &mut Output,
+) -> Result<bool, store::Error> {
+    let mut sessions = input.idle.clone();
+    free(&mut sessions, input, output);
+    sessions.retain(|session| session.offer.idle > 0);
+    let names = store::task::queued_classes(tx, CLASSES_MAX).await?;
+    if sessions.is_empty() || names.is_empty() {
+        return Ok(!names.is_empty());
+    }
+    let offers: Vec<Offer> = sessions.iter().map(|session| session.offer.clone()).collect();
+    let (mut classes, mut candidates, mut tasks) = (Vec::new(), Vec::new(), Vec::new());
+    let mut left = false;
+    for name in names {
+        let Some(class) = Class::parse(&name) else { continue };
+        let room: usize = offers
+            .iter()
+            .filter(|offer| class.suits(&offer.runner, &offer.labels, &offer.capabilities))
+            .map(|offer| offer.idle)
+            .sum();
+        if room == 0 {
+            left = true;
+            continue;
+        }
+        let room = u32::try_from(room.min(TASKS_MAX)).unwrap_or(u32::MAX);
+        for task in store::task::lock_queued(tx, &name, work.now, room).await? {
+            let queued_at = task.queued_at.unwrap_or_default();
+            candidates.push(Candidate { class: classes.len(), priority: task.priority, queued_at });
+            tasks.push(task);
+        }
+        classes.push(class);
+    }
+    let mut pairs = pick::assign(&classes, &candidates, &offers);
+    pairs.truncate(TASKS_MAX);
+    left |= pairs.len() == TASKS_MAX || pairs.len() < tasks.len();
+    output.more |= pairs.len() == TASKS_MAX;
+    let chosen: Vec<(String, Uuid)> = {
+        let mut chosen: Vec<usize> = pairs.iter().map(|(_, offer)| *offer).collect();
+        chosen.sort_unstable();
+        chosen.dedup();
+        chosen.into_iter().map(|offer| (offers[offer].runner.clone(), sessions[offer].session)).collect()
+    };
+    if chosen.is_empty() {
+        return Ok(left);
+    }
+    let counting = store::runner::counting(tx, &chosen).await?;
+
+    let jobs = jobs_of(tx, context, work, &tasks, &pairs).await?;
+    data.load_outputs(tx, pairs.iter().map(|(at, _)| (&tasks[*at], &*jobs[&tasks[*at].job_id].1))).await?;
+    let mut dispatched: Vec<TaskRow> = Vec::new();
+    for (at, offer) in pairs {
+        let session = &mut sessions[offer];
+        if !counting.contains(&session.session) {
+            left = true;
+            continue;
+        }
+        let mut task = tasks[at].clone();
+        let (job, plan) = &jobs[&task.job_id];
+        let spec = match data.spec(job, plan, &task, context.timing.self_stop_after()) {
+            Ok(spec) => spec,
+            Err(reason) => {
+                output.unrenderable.push((task.reference(), task.job_id, reason));
+                continue;
+            }
+        };
+        let slot = session.slots.pop().expect("an offer has as many slots as it says");
+        task.state = task.state.after(task.kind, Event::Picked).unwrap_or(TaskState::Dispatched);
+        task.counters.lease += 1;
+        task.counters.attempt = task.counters.attempt.max(1);
+        task.runner_id = Some(session.offer.runner.clone());
+        task.slot = Some(slot);
+        task.session_id = Some(session.session);
+        task.dispatched_at = Some(work.now);
+        output.dispatched.push(Dispatch {
+            session: session.session,
+            slot,
+            task: task.reference(),
+            job_id: task.job_id,
+            spec,
+        });
+        dispatched.push(task);
+    }
+    let rows: Vec<&TaskRow> = dispatched.iter().collect();
+    let written = store::task::dispatch(tx, &rows).await?;
+    if written != rows.len() as u64 {
+        return Err(store::Error::Missed { asked: rows.len() as u64, written });
+    }
+    Ok(left)
+}
+
+/// Adds the slots whose tasks ended in this turn: the result's acknowledgement and the next task go in one frame.
+fn free(sessions: &mut [IdleSession], input: &Input, output: &Output) {
+    let positions: HashMap<Uuid, usize> =
+        sessions.iter().enumerate().map(|(at, session)| (session.session, at)).collect();
+    for (fact, _) in input.facts.iter().zip(&output.facts) {
+        let (Some((session, slot)), News::Result(_)) = (fact.source, &fact.news) else { continue };
+        if let Some(at) = positions.get(&session) {
+            sessions[*at].slots.push(slot);
+            sessions[*at].offer.idle += 1;
+        }
+    }
+}
+
+/// The jobs of the tasks to be given out: from the turn's hands, else from the database, for what never changes.
+async fn jobs_of(
+    tx: &Tx,
+    context: &mut Context,
+    work: &Work,
+    tasks: &[TaskRow],
+    pairs: &[(usize, usize)],
+) -> Result<HashMap<Uuid, (JobRow, Arc<Plan>)>, store::Error> {
+    let mut jobs = HashMap::new();
+    let mut absent = Vec::new();
+    for (at, _) in pairs {
+        let id = tasks[*at].job_id;
+        if jobs.contains_key(&id) || absent.contains(&id) {
+            continue;
+        }
+        match work.job(id) {
+            Some(job) => {
+                jobs.insert(id, (job.row.clone(), job.plan.clone()));
+            }
+            None => absent.push(id),
+        }
+    }
+    for row in store::job::facts(tx, &absent).await? {
+        let plan = context.plans.get(tx, row.job_config_id, row.version).await?;
+        jobs.insert(row.id, (row, plan));
+    }
+    Ok(jobs)
+}

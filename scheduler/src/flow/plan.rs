@@ -1,0 +1,162 @@
+//! The plan of a job: a version of a definition with every default filled in and its graph, kept in memory because it
+//! never changes.
+
+use std::{collections::HashMap, sync::Arc};
+
+use uuid::Uuid;
+
+use crate::{
+    domain::{
+        definition::{JobConfig, OnFailure, Target, TaskConfig, TriggerRule},
+        graph::Graph,
+        pick::Class,
+        selector::Selector,
+        task::RetryPolicy,
+        template,
+    },
+    store::{self, Tx},
+};
+
+/// How many plans are kept; the least recently used goes first.
+const PLANS_MAX: usize = 256;
+
+/// A version of a definition, ready to be run.
+#[derive(Debug)]
+pub(super) struct Plan {
+    /// The definition as it was applied.
+    pub config: JobConfig,
+    /// Its tasks with every default filled in, by node.
+    pub tasks: Vec<TaskConfig>,
+    /// The ids of its task configs, by node.
+    pub task_config_ids: Vec<Uuid>,
+    /// Its graph.
+    pub graph: Graph,
+    /// The node of each name.
+    nodes: HashMap<String, u32>,
+    /// What a runner must have, by node.
+    classes: Vec<String>,
+    /// The nodes that the templates of a node name, by node; `None` for a node without templates.
+    named: Vec<Option<Vec<u32>>>,
+}
+
+impl Plan {
+    fn of(row: store::config::VersionRow) -> Result<Self, store::Error> {
+        let tasks = row.definition.resolved();
+        let graph = Graph::from_edges(tasks.len(), row.edges).map_err(|_| store::Error::Unreadable {
+            table: "task_dependency",
+            row: row.definition.name.clone(),
+            problem: "its edges form a cycle".to_owned(),
+        })?;
+        let nodes: HashMap<String, u32> = tasks.iter().zip(0..).map(|(task, node)| (task.name.clone(), node)).collect();
+        let named = tasks.iter().map(|task| named(task, &nodes)).collect();
+        let classes = tasks
+            .iter()
+            .map(|task| {
+                let capability = task.target.capability().to_owned();
+                Class { capability, pin: None, selector: Selector::new(task.match_labels.clone()) }.to_string()
+            })
+            .collect();
+        Ok(Self { config: row.definition, tasks, task_config_ids: row.task_config_ids, graph, nodes, classes, named })
+    }
+
+    /// The task of a node.
+    pub(super) fn task(&self, node: u32) -> &TaskConfig {
+        &self.tasks[node as usize]
+    }
+
+    /// The node of a task's name.
+    pub(super) fn node(&self, name: &str) -> Option<u32> {
+        self.nodes.get(name).copied()
+    }
+
+    /// The trigger rule of a node.
+    pub(super) fn rule(&self, node: u32) -> TriggerRule {
+        self.task(node).trigger_rule.unwrap_or(TriggerRule::AllSuccess)
+    }
+
+    /// What a failure of a node does.
+    pub(super) fn on_failure(&self, node: u32) -> OnFailure {
+        self.task(node).on_failure.unwrap_or(OnFailure::Fail)
+    }
+
+    /// How often a node may be tried.
+    pub(super) fn retry(&self, node: u32) -> RetryPolicy {
+        let policy = self.task(node).retry.as_ref();
+        policy.map_or_else(RetryPolicy::default, |retry| RetryPolicy {
+            max_attempts: retry.max_attempts,
+            delay: retry.delay,
+        })
+    }
+
+    /// What a runner must have to take a task of a node.
+    pub(super) fn class(&self, node: u32) -> &str {
+        &self.classes[node as usize]
+    }
+
+    /// What the one runner must have that may take a shard pinned to it.
+    pub(super) fn pinned_class(&self, node: u32, runner: &str) -> Class {
+        let task = self.task(node);
+        Class {
+            capability: task.target.capability().to_owned(),
+            pin: Some(runner.to_owned()),
+            selector: Selector::new(task.match_labels.clone()),
+        }
+    }
+
+    /// The nodes that what a task runs names in its templates; `None` when it has no templates.
+    pub(super) fn named(&self, node: u32) -> Option<&[u32]> {
+        self.named[node as usize].as_deref()
+    }
+
+    /// Whether a node is a group of shards.
+    pub(super) fn is_group(&self, node: u32) -> bool {
+        self.task(node).shards.is_some()
+    }
+}
+
+/// The nodes that the templates of what a task runs name.
+fn named(task: &TaskConfig, nodes: &HashMap<String, u32>) -> Option<Vec<u32>> {
+    let argv = match &task.target {
+        Target::Command(argv) => argv.as_slice(),
+        Target::Shell(_) => &[],
+    };
+    let mut templates = argv.iter().chain(task.env.values()).filter(|text| template::is_template(text)).peekable();
+    templates.peek()?;
+    let names = templates.flat_map(|text| template::tasks_named(text));
+    let mut named: Vec<u32> = names.filter_map(|name| nodes.get(&name).copied()).collect();
+    named.sort_unstable();
+    named.dedup();
+    Some(named)
+}
+
+/// The plans in memory.
+#[derive(Debug, Default)]
+pub(super) struct Plans {
+    kept: HashMap<(Uuid, u32), (Arc<Plan>, u64)>,
+    uses: u64,
+}
+
+impl Plans {
+    /// The plan of a version, from memory or from the database.
+    pub(super) async fn get(&mut self, tx: &Tx, config: Uuid, version: u32) -> Result<Arc<Plan>, store::Error> {
+        self.uses += 1;
+        let uses = self.uses;
+        if let Some((plan, used)) = self.kept.get_mut(&(config, version)) {
+            *used = uses;
+            return Ok(plan.clone());
+        }
+        let row = store::config::version(tx, config, version).await?;
+        let row = row.ok_or_else(|| store::Error::Unreadable {
+            table: "job_config_version",
+            row: format!("{config} v{version}"),
+            problem: "it is missing".to_owned(),
+        })?;
+        let plan = Arc::new(Plan::of(row)?);
+        if self.kept.len() >= PLANS_MAX {
+            let oldest = self.kept.iter().min_by_key(|(_, (_, used))| *used).map(|(key, _)| *key);
+            oldest.and_then(|key| self.kept.remove(&key));
+        }
+        self.kept.insert((config, version), (plan.clone(), uses));
+        Ok(plan)
+    }
+}

@@ -1,0 +1,188 @@
+//! Signs of life: those of the runners are committed, and the scheduler gives its own.
+//!
+//! Only a committed sign of life is acknowledged, so that a scheduler that lost its database cannot prolong what a
+//! runner may do alone. The same touches tell for how long this scheduler has known what is true: it decides no loss
+//! before it has been in unbroken touch for a full `lost_after` [9].
+
+use std::time::{Duration, Instant};
+
+use tracing::warn;
+use uuid::Uuid;
+
+use super::engine::Engine;
+use crate::{
+    domain::{
+        time::{Timestamp, micros},
+        timing::Timing,
+    },
+    store::{self, Store},
+};
+
+/// What a beat came to.
+#[derive(Debug)]
+pub(super) enum Seen {
+    /// Committed.
+    Committed {
+        /// Sessions and the frames up to which their signs of life are committed.
+        sessions: Vec<(Uuid, u64)>,
+        /// Sessions that no longer count.
+        superseded: Vec<Uuid>,
+        /// Whether an operator drained this scheduler, when that was asked.
+        drained: Option<bool>,
+        /// The addresses of the cluster, when they were asked for.
+        addresses: Option<Vec<String>>,
+        /// The clock of the database.
+        clock: Timestamp,
+    },
+    /// The database is out of reach.
+    Failed {
+        /// Sessions that were heard.
+        sessions: Vec<Uuid>,
+    },
+}
+
+/// The beats of a scheduler.
+#[derive(Debug)]
+pub(super) struct Pulse {
+    store: Store,
+    timing: Timing,
+    scheduler: Uuid,
+    addresses: Vec<String>,
+    under_way: bool,
+    own_at: Instant,
+    /// Since when touch is unbroken.
+    touch_since: Instant,
+    touched_at: Instant,
+    /// The last reading of the database clock, and when it was taken.
+    clock: Option<(Timestamp, Instant)>,
+    failing: bool,
+}
+
+impl Pulse {
+    pub(super) fn new(store: Store, timing: Timing, scheduler: Uuid, address: String) -> Self {
+        let now = Instant::now();
+        Self {
+            store,
+            timing,
+            scheduler,
+            addresses: vec![address],
+            under_way: false,
+            own_at: now,
+            touch_since: now,
+            touched_at: now,
+            clock: None,
+            failing: false,
+        }
+    }
+
+    /// The addresses of the cluster, this scheduler's first.
+    pub(super) fn addresses(&self) -> &[String] {
+        &self.addresses
+    }
+
+    /// Whether this scheduler has been in touch long enough to decide losses.
+    pub(super) fn may_judge(&self, now: Instant) -> bool {
+        now - self.touched_at <= self.timing.touch_gap && now - self.touch_since >= self.timing.lost_after
+    }
+
+    /// The database answered.
+    pub(super) fn touched(&mut self, now: Instant) {
+        if now - self.touched_at > self.timing.touch_gap {
+            self.touch_since = now;
+        }
+        self.touched_at = now;
+    }
+
+    /// The database did not answer.
+    pub(super) fn lost_touch(&mut self, now: Instant) {
+        self.touch_since = now;
+        self.touched_at = now;
+    }
+
+    /// Commits what was heard, and this scheduler's own sign of life once a beat.
+    pub(super) fn beat(&mut self, heard: Vec<(String, Uuid, u64)>, engine: Engine, now: Instant) {
+        let own = self.own_at <= now;
+        if self.under_way || (heard.is_empty() && !own) {
+            return;
+        }
+        if own {
+            self.own_at = now + self.timing.heartbeat_interval.min(OWN_INTERVAL_MAX);
+        }
+        self.under_way = true;
+        let (store, scheduler, alive_for) = (self.store.clone(), self.scheduler, self.timing.lost_after);
+        tokio::spawn(async move {
+            let seen = match commit(&store, scheduler, &heard, own, alive_for).await {
+                Ok(seen) => seen,
+                Err(error) => {
+                    let cause = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
+                    warn!(%error, cause, "signs of life could not be committed");
+                    Seen::Failed { sessions: heard.into_iter().map(|(_, session, _)| session).collect() }
+                }
+            };
+            engine.seen(seen).await;
+        });
+    }
+
+    /// Takes in what a beat came to.
+    pub(super) fn seen(&mut self, seen: &Seen, now: Instant) {
+        self.under_way = false;
+        match seen {
+            Seen::Committed { addresses, clock, .. } => {
+                self.touched(now);
+                if let Some(addresses) = addresses {
+                    self.addresses.clone_from(addresses);
+                }
+                if let Some((before, then)) = self.clock.replace((*clock, now)) {
+                    let (theirs, ours) = (clock.0 - before.0, micros(now - then));
+                    if (theirs - ours).unsigned_abs() > self.timing.touch_gap.as_micros() as u64 {
+                        warn!(by_s = (theirs - ours) / 1_000_000, "the database clock jumped");
+                        self.touch_since = now;
+                    }
+                }
+                self.failing = false;
+            }
+            Seen::Failed { .. } => self.lost_touch(now),
+        }
+    }
+
+    /// The last act of a scheduler that stops as planned: nobody decides the loss of its runners within `hold_for`.
+    pub(super) async fn part(&self, store: &Store, hold_for: Duration) -> Result<(), store::Error> {
+        let tx = store.begin_beats().await?;
+        let now = store::scheduler::now(&tx).await?;
+        store::runner::hold(&tx, self.scheduler, now + hold_for).await?;
+        store::scheduler::leave(&tx, self.scheduler).await?;
+        tx.commit().await
+    }
+}
+
+/// A scheduler gives its own sign of life at least this often.
+const OWN_INTERVAL_MAX: Duration = Duration::from_secs(10);
+
+async fn commit(
+    store: &Store,
+    scheduler: Uuid,
+    heard: &[(String, Uuid, u64)],
+    own: bool,
+    alive_for: Duration,
+) -> Result<Seen, store::Error> {
+    let tx = store.begin_beats().await?;
+    let sessions: Vec<(String, Uuid)> = heard.iter().map(|(runner, session, _)| (runner.clone(), *session)).collect();
+    let touched = if sessions.is_empty() { Vec::new() } else { store::runner::touch(&tx, &sessions).await? };
+    let missed: Vec<(String, Uuid)> =
+        sessions.iter().filter(|(_, session)| !touched.contains(session)).cloned().collect();
+    // A row that was held by a turn is taken by the next beat; one whose session was replaced never is.
+    let counting = if missed.is_empty() { Vec::new() } else { store::runner::still_counting(&tx, &missed).await? };
+    let superseded =
+        missed.into_iter().map(|(_, session)| session).filter(|session| !counting.contains(session)).collect();
+    let (mut drained, mut addresses) = (None, None);
+    let clock = store::scheduler::now(&tx).await?;
+    if own {
+        drained = Some(store::scheduler::touch(&tx, scheduler).await?);
+        let since = Timestamp(clock.0 - micros(alive_for));
+        addresses = Some(store::scheduler::addresses(&tx, scheduler, since).await?);
+    }
+    tx.commit().await?;
+    let sessions =
+        heard.iter().filter(|(_, session, _)| touched.contains(session)).map(|(_, session, seq)| (*session, *seq));
+    Ok(Seen::Committed { sessions: sessions.collect(), superseded, drained, addresses, clock })
+}

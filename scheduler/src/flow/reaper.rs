@@ -1,0 +1,73 @@
+//! Runners gone silent, and deadlines gone by.
+
+use std::collections::BTreeMap;
+
+use tracing::warn;
+use uuid::Uuid;
+
+use super::{dispatcher, orders, turn::Output, work::Work};
+use crate::{
+    domain::{
+        job::JobState,
+        task::Ending,
+        time::{Timestamp, micros},
+        timing::Timing,
+    },
+    store::{self, Tx, runner::RunnerRow},
+};
+
+/// How many silent runners one turn gives up at most.
+const RUNNERS_MAX: u32 = 100;
+
+/// How many late jobs one turn ends at most.
+const JOBS_MAX: u32 = 50;
+
+/// Runners that seem to have been silent for too long; whether they were is decided under their lock.
+pub(super) async fn silent(tx: &Tx, timing: &Timing) -> Result<Vec<String>, store::Error> {
+    let now = store::scheduler::now(tx).await?;
+    store::runner::silent(tx, Timestamp(now.0 - micros(timing.lost_after)), now, RUNNERS_MAX).await
+}
+
+/// Jobs whose time is over.
+pub(super) async fn late_jobs(tx: &Tx, now: Timestamp) -> Result<Vec<Uuid>, store::Error> {
+    store::job::past_deadline(tx, now, JOBS_MAX).await
+}
+
+/// Ends what is late, and gives up what is lost [8].
+pub(super) async fn pass(
+    tx: &Tx,
+    timing: &Timing,
+    work: &mut Work,
+    silent: &[String],
+    runners: &BTreeMap<String, RunnerRow>,
+    output: &mut Output,
+) -> Result<(), store::Error> {
+    let late: Vec<Uuid> = work
+        .jobs()
+        .filter(|job| job.row.state == JobState::Running && job.row.deadline_at.is_some_and(|at| at <= work.now))
+        .map(|job| job.row.id)
+        .collect();
+    for job in late {
+        let timeout = work.plan(job).config.timeout.unwrap_or_default();
+        work.job_mut(job).expect("the job is in hand").timed_out = true;
+        orders::terminate_job(tx, work, job, &format!("timed out after {timeout:?}"), None).await?;
+    }
+    for id in silent {
+        let Some(runner) = runners.get(id) else { continue };
+        let (Some(session), known) = (runner.session_id, &runner.known) else { continue };
+        let held = known.hold_until.is_some_and(|until| until > work.now);
+        // It was heard after all, or another scheduler was first.
+        if held || known.last_seen_at + timing.lost_after > work.now {
+            continue;
+        }
+        let tasks = store::task::lock_held_by(tx, id).await?;
+        let silence = work.now.since(known.last_seen_at);
+        warn!(runner.id = %id, silence_s = silence.as_secs(), tasks = tasks.len(), "runner lost");
+        // Every dispatch carries self-stop: by now the runner or its watchdog has ended what it had.
+        let reason = format!("its runner {id} was not heard for {} s", silence.as_secs());
+        dispatcher::end_all(work, tasks, |_| Ending::Lost { death: false }, &reason);
+        store::runner::end_session(tx, id).await?;
+        output.lost.push((id.clone(), session));
+    }
+    Ok(())
+}

@@ -1,0 +1,181 @@
+//! One turn of the engine: what came in is decided, written and committed in one transaction; what follows from it
+//! leaves afterwards. A turn that fails has changed nothing.
+//!
+//! Locks are taken in one order everywhere: job configs, runners, jobs, tasks, each in id order. Whoever waited for one
+//! reads what it guards in a later statement, and the time is read after the last of them.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use tracing::debug;
+use uuid::Uuid;
+
+use super::{
+    data::Data,
+    dispatcher::{self, Fact, HelloAnswer, HelloInput, Leaving},
+    expander, gates,
+    orders::{self, Order, OrderAnswer},
+    picker::{self, Dispatch, IdleSession},
+    plan::Plans,
+    reaper,
+    work::Work,
+};
+use crate::{
+    domain::{heartbeat::TaskRef, task::TaskState, time::Timestamp, timing::Timing},
+    store::{self, Store, task::TaskRow},
+};
+
+/// What a turn is given.
+#[derive(Debug, Default)]
+pub(super) struct Input {
+    /// What was asked for through the API.
+    pub orders: Vec<Order>,
+    /// Runners that dialed.
+    pub hellos: Vec<HelloInput>,
+    /// What frames told.
+    pub facts: Vec<Fact>,
+    /// Runners that leave.
+    pub leaving: Vec<Leaving>,
+    /// Runners that began or ceased to drain by themselves: id, session, draining.
+    pub draining: Vec<(String, Uuid, bool)>,
+    /// Sessions with idle slots, which this turn may fill; none when nothing is to be given out.
+    pub idle: Vec<IdleSession>,
+    /// The sessions of this scheduler, when it is time to look what they are owed.
+    pub owed: Option<Vec<Uuid>>,
+    /// Whether silent runners may be given up in this turn.
+    pub sweep: bool,
+}
+
+/// What has to leave after the commit.
+#[derive(Debug, Default)]
+pub(super) struct Output {
+    /// One answer an order, in their order.
+    pub orders: Vec<OrderAnswer>,
+    /// One answer a hello, in their order.
+    pub hellos: Vec<HelloAnswer>,
+    /// What became of each fact, in their order.
+    pub facts: Vec<dispatcher::Outcome>,
+    /// Tasks given out.
+    pub dispatched: Vec<Dispatch>,
+    /// Tasks to be ended.
+    pub resets: Vec<Reset>,
+    /// Runners given up, with the session that counted.
+    pub lost: Vec<(String, Uuid)>,
+    /// Sessions that no longer count.
+    pub superseded: Vec<Uuid>,
+    /// Runners an operator drained, when it was time to look.
+    pub drained: Option<Vec<String>>,
+    /// Tasks whose templates fail, to be failed by the next turn.
+    pub unrenderable: Vec<(TaskRef, Uuid, String)>,
+    /// Jobs that changed.
+    pub changed: Vec<Uuid>,
+    /// There is more to do at once.
+    pub more: bool,
+    /// When the next task that waits for a retry may be picked.
+    pub next_wake: Option<Timestamp>,
+    /// The time of the turn.
+    pub now: Timestamp,
+}
+
+/// A task to be ended on its runner.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Reset {
+    pub session: Uuid,
+    pub slot: u32,
+    pub task: TaskRef,
+    pub job_id: Uuid,
+    pub grace: Option<Duration>,
+}
+
+impl Reset {
+    /// For a task that is to be ended, if a session has it.
+    fn of(task: &TaskRow) -> Option<Self> {
+        let grace = task.end_grace.map(|micros| Duration::from_micros(micros.unsigned_abs()));
+        let (session, slot) = (task.session_id?, task.slot?);
+        Some(Self { session, slot, task: task.reference(), job_id: task.job_id, grace })
+    }
+}
+
+/// What a turn needs besides its input.
+#[derive(Debug)]
+pub(super) struct Context {
+    pub store: Store,
+    pub timing: Timing,
+    pub scheduler: Uuid,
+    pub plans: Plans,
+    /// Whether other schedulers may share the database.
+    pub clustered: bool,
+}
+
+/// Runs a turn.
+pub(super) async fn run(context: &mut Context, input: &Input) -> Result<Output, store::Error> {
+    let tx = context.store.begin().await?;
+    let mut output = Output::default();
+
+    let claims = orders::claim(&tx, &input.orders).await?;
+    let configs = orders::lock_configs(&tx, &input.orders, &claims).await?;
+
+    let mut silent = Vec::new();
+    if input.sweep {
+        silent = reaper::silent(&tx, &context.timing).await?;
+    }
+    let runners = dispatcher::lock_runners(&tx, input, &silent).await?;
+
+    let mut wanted: BTreeSet<Uuid> = input.facts.iter().map(|fact| fact.job_id).collect();
+    wanted.extend(input.orders.iter().filter_map(Order::job));
+    wanted.extend(dispatcher::jobs_of(&tx, input, &silent).await?);
+    wanted.extend(store::job::to_expand(&tx, expander::JOBS_MAX).await?);
+    let early = store::scheduler::now(&tx).await?;
+    wanted.extend(reaper::late_jobs(&tx, early).await?);
+    let wanted: Vec<Uuid> = wanted.into_iter().collect();
+    let rows = store::job::lock(&tx, &wanted).await?;
+
+    let now = store::scheduler::now(&tx).await?;
+    output.now = now;
+    let mut work = Work::new(now);
+    for row in rows {
+        let plan = context.plans.get(&tx, row.job_config_id, row.version).await?;
+        work.take_job(row, plan);
+    }
+    let mut data = Data::default();
+
+    output.orders = orders::pass(&tx, context, &mut work, &input.orders, claims, configs).await?;
+    dispatcher::pass(&tx, context, &mut work, input, &runners, &mut output).await?;
+    reaper::pass(&tx, &context.timing, &mut work, &silent, &runners, &mut output).await?;
+    let (opening, more) = expander::pass(&tx, &mut work).await?;
+    output.more = more;
+    gates::settle(&tx, &mut work, &mut data, opening).await?;
+    output.changed = work.write(&tx).await?;
+
+    let mut elsewhere = false;
+    for reset in work.tasks().filter(|task| task.state == TaskState::Terminating).filter_map(Reset::of) {
+        elsewhere = true;
+        output.resets.push(reset);
+    }
+    let left = if input.idle.is_empty() && output.facts.is_empty() {
+        work.tasks().any(|task| task.state == TaskState::Queued)
+    } else {
+        picker::pass(&tx, context, &mut work, &mut data, input, &mut output).await?
+    };
+    if let Some(sessions) = &input.owed {
+        output.resets.extend(store::task::terminating_in(&tx, sessions).await?.iter().filter_map(Reset::of));
+        output.drained = Some(store::runner::drained_of(&tx, context.scheduler).await?);
+        store::request::forget(&tx, now, REQUESTS_FORGOTTEN_MAX).await?;
+    }
+    output.next_wake = store::task::next_not_before(&tx, now).await?;
+    let drains = input.orders.iter().any(Order::is_drain);
+    if context.clustered && (left || elsewhere || drains) {
+        store::scheduler::wake_others(&tx).await?;
+    }
+    tx.commit().await?;
+    debug!(
+        orders = input.orders.len(),
+        facts = input.facts.len(),
+        dispatched = output.dispatched.len(),
+        changed = output.changed.len(),
+        "turn"
+    );
+    Ok(output)
+}
+
+/// How many kept answers one turn forgets at most.
+const REQUESTS_FORGOTTEN_MAX: u32 = 500;

@@ -1,0 +1,343 @@
+//! What a turn has in hand: the jobs and tasks it locked, as they were and as they shall be. Stations change it; at the
+//! end it is written in a few set-based statements.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
+
+use uuid::Uuid;
+
+use super::plan::Plan;
+use crate::{
+    domain::{
+        gate::{Parents, SkipCause},
+        job::{self, JobState},
+        task::{Counters, Event, Kind, TaskState},
+        time::Timestamp,
+    },
+    store::{
+        self, Tx,
+        job::JobRow,
+        task::{AttemptRow, Changed, TaskRow},
+    },
+};
+
+/// How many rows one statement writes.
+const ROWS_MAX: usize = 5_000;
+
+/// A job in hand.
+#[derive(Debug)]
+pub(super) struct JobWork {
+    pub row: JobRow,
+    pub plan: Arc<Plan>,
+    is_new: bool,
+    touched: bool,
+}
+
+/// A task in hand.
+#[derive(Debug)]
+struct TaskWork {
+    row: TaskRow,
+    /// The state and lease that were read; `None` for a new row.
+    seen: Option<(TaskState, u64)>,
+    touched: bool,
+}
+
+/// What a turn has in hand.
+#[derive(Debug)]
+pub(super) struct Work {
+    /// The time of the turn, read after all locks were taken.
+    pub now: Timestamp,
+    jobs: BTreeMap<Uuid, JobWork>,
+    tasks: HashMap<Uuid, TaskWork>,
+    nodes: HashMap<(Uuid, u32), Uuid>,
+    ended: Vec<Uuid>,
+    attempts: Vec<AttemptRow>,
+}
+
+impl Work {
+    pub(super) fn new(now: Timestamp) -> Self {
+        Self {
+            now,
+            jobs: BTreeMap::new(),
+            tasks: HashMap::new(),
+            nodes: HashMap::new(),
+            ended: Vec::new(),
+            attempts: Vec::new(),
+        }
+    }
+
+    /// Takes a job in hand that this transaction has locked.
+    pub(super) fn take_job(&mut self, row: JobRow, plan: Arc<Plan>) {
+        self.jobs.insert(row.id, JobWork { row, plan, is_new: false, touched: false });
+    }
+
+    /// Takes a job in hand that is born in this turn.
+    pub(super) fn new_job(&mut self, row: JobRow, plan: Arc<Plan>) {
+        self.jobs.insert(row.id, JobWork { row, plan, is_new: true, touched: true });
+    }
+
+    /// The job, if it is in hand.
+    pub(super) fn job(&self, id: Uuid) -> Option<&JobWork> {
+        self.jobs.get(&id)
+    }
+
+    /// The jobs in hand.
+    pub(super) fn jobs(&self) -> impl Iterator<Item = &JobWork> {
+        self.jobs.values()
+    }
+
+    /// The job, to be changed.
+    pub(super) fn job_mut(&mut self, id: Uuid) -> Option<&mut JobRow> {
+        self.jobs.get_mut(&id).map(|job| {
+            job.touched = true;
+            &mut job.row
+        })
+    }
+
+    /// The plan of a job in hand.
+    pub(super) fn plan(&self, job: Uuid) -> Arc<Plan> {
+        self.jobs.get(&job).expect("a task in hand has its job in hand").plan.clone()
+    }
+
+    /// Takes tasks in hand that this transaction has locked; one in hand already stays as it is.
+    pub(super) fn take_tasks(&mut self, rows: Vec<TaskRow>) {
+        for row in rows {
+            if row.kind != Kind::Shard {
+                self.nodes.insert((row.job_id, row.node), row.id);
+            }
+            let seen = Some((row.state, row.counters.lease));
+            self.tasks.entry(row.id).or_insert(TaskWork { row, seen, touched: false });
+        }
+    }
+
+    /// Takes a task in hand that is born in this turn.
+    pub(super) fn new_task(&mut self, row: TaskRow) {
+        if row.kind != Kind::Shard {
+            self.nodes.insert((row.job_id, row.node), row.id);
+        }
+        self.tasks.insert(row.id, TaskWork { row, seen: None, touched: true });
+    }
+
+    /// The task, if it is in hand.
+    pub(super) fn task(&self, id: Uuid) -> Option<&TaskRow> {
+        self.tasks.get(&id).map(|task| &task.row)
+    }
+
+    /// The tasks in hand.
+    pub(super) fn tasks(&self) -> impl Iterator<Item = &TaskRow> {
+        self.tasks.values().map(|task| &task.row)
+    }
+
+    /// The task that stands for a node, if it is in hand.
+    pub(super) fn node(&self, job: Uuid, node: u32) -> Option<Uuid> {
+        self.nodes.get(&(job, node)).copied()
+    }
+
+    /// The task, to be changed in anything but its state.
+    pub(super) fn edit(&mut self, id: Uuid) -> &mut TaskRow {
+        let task = self.tasks.get_mut(&id).expect("a task is edited that is in hand");
+        task.touched = true;
+        &mut task.row
+    }
+
+    /// Lets an event happen to a task. `false` when it means nothing in the state the task is in.
+    pub(super) fn happen(&mut self, id: Uuid, event: Event, reason: impl Into<String>) -> bool {
+        let Some(task) = self.tasks.get(&id) else { return false };
+        let Some(next) = task.row.state.after(task.row.kind, event) else { return false };
+        self.enter(id, next, reason.into());
+        true
+    }
+
+    /// Skips a task that waits.
+    pub(super) fn skip(&mut self, id: Uuid, event: Event, cause: SkipCause, reason: String) -> bool {
+        self.edit(id).skip_cause = Some(cause);
+        let skipped = self.happen(id, event, reason);
+        if !skipped {
+            self.edit(id).skip_cause = None;
+        }
+        skipped
+    }
+
+    /// Puts a task into a state that the tables lead to, with the times that belong to it.
+    pub(super) fn enter(&mut self, id: Uuid, state: TaskState, reason: String) {
+        let now = self.now;
+        let row = self.edit(id);
+        row.state = state;
+        row.reason = reason;
+        match state {
+            TaskState::Queued => {
+                row.queued_at = Some(now.max(row.counters.not_before));
+                (row.slot, row.session_id, row.started_at) = (None, None, None);
+            }
+            TaskState::Running => row.started_at = Some(now),
+            _ => {}
+        }
+        if state.is_terminal() {
+            row.ended_at = Some(now);
+            row.session_id = None;
+            self.ended.push(id);
+        }
+    }
+
+    /// Keeps the present attempt of a task in the history: another one follows it.
+    pub(super) fn archive(&mut self, id: Uuid, reason: &str) {
+        let now = self.now;
+        let row = self.edit(id);
+        let attempt = AttemptRow {
+            task_id: id,
+            lease: row.counters.lease,
+            number: row.counters.attempt,
+            runner_id: row.runner_id.clone(),
+            reason: reason.to_owned(),
+            exit_code: row.exit_code.take(),
+            exit_signal: row.exit_signal.take(),
+            started_at: row.started_at,
+            ended_at: now,
+        };
+        self.attempts.push(attempt);
+    }
+
+    /// What ended since this was asked last.
+    pub(super) fn take_ended(&mut self) -> Vec<Uuid> {
+        std::mem::take(&mut self.ended)
+    }
+
+    /// Ends jobs whose last task ended.
+    pub(super) fn end_jobs(&mut self) {
+        let now = self.now;
+        for job in self.jobs.values_mut() {
+            let row = &mut job.row;
+            if row.tasks_ended < row.tasks_total {
+                continue;
+            }
+            let event = job::Event::TasksEnded { failed: row.tasks_failed > 0, timed_out: row.timed_out };
+            let Some(next) = row.state.after(event) else { continue };
+            if row.reason.is_empty() && next == JobState::Failed {
+                row.reason = match row.tasks_failed {
+                    1 => "1 task failed".to_owned(),
+                    many => format!("{many} tasks failed"),
+                };
+            }
+            row.state = next;
+            row.ended_at = Some(now);
+            job.touched = true;
+        }
+    }
+
+    /// Writes what changed, and stamps it with the job's next seq. Returns the jobs that changed.
+    ///
+    /// A guard that misses is an error: every row was locked when it was read, so it cannot miss unless a station
+    /// changed a row it had not locked.
+    pub(super) async fn write(&mut self, tx: &Tx) -> Result<Vec<Uuid>, store::Error> {
+        for task in self.tasks.values().filter(|task| task.touched) {
+            if let Some(job) = self.jobs.get_mut(&task.row.job_id) {
+                job.touched = true;
+            }
+        }
+        for job in self.jobs.values_mut().filter(|job| job.touched) {
+            job.row.seq += 1;
+        }
+        for task in self.tasks.values_mut().filter(|task| task.touched) {
+            task.row.seq = self.jobs[&task.row.job_id].row.seq;
+        }
+
+        let new_jobs: Vec<&JobRow> = self.jobs.values().filter(|job| job.is_new).map(|job| &job.row).collect();
+        for slice in new_jobs.chunks(ROWS_MAX) {
+            store::job::insert(tx, slice).await?;
+        }
+        let mut new_tasks: Vec<&TaskRow> =
+            self.tasks.values().filter(|task| task.seen.is_none()).map(|task| &task.row).collect();
+        new_tasks.sort_unstable_by_key(|task| task.id);
+        for slice in new_tasks.chunks(ROWS_MAX) {
+            store::task::insert(tx, slice).await?;
+        }
+        let changed: Vec<Changed<'_>> = self
+            .tasks
+            .values()
+            .filter(|task| task.touched)
+            .filter_map(|task| {
+                let (seen_state, seen_lease) = task.seen?;
+                Some(Changed { row: &task.row, seen_state, seen_lease })
+            })
+            .collect();
+        for slice in changed.chunks(ROWS_MAX) {
+            let written = store::task::update(tx, slice).await?;
+            if written != slice.len() as u64 {
+                return Err(store::Error::Missed { asked: slice.len() as u64, written });
+            }
+        }
+        for slice in self.attempts.chunks(ROWS_MAX) {
+            store::task::archive(tx, slice).await?;
+        }
+        let old_jobs: Vec<&JobRow> =
+            self.jobs.values().filter(|job| job.touched && !job.is_new).map(|job| &job.row).collect();
+        for slice in old_jobs.chunks(ROWS_MAX) {
+            store::job::update(tx, slice).await?;
+        }
+        let touched = self.jobs.values().filter(|job| job.touched).map(|job| job.row.id).collect();
+        Ok(touched)
+    }
+}
+
+/// A task that is about to be born.
+pub(super) struct NewTask {
+    pub id: Uuid,
+    pub job_id: Uuid,
+    pub node: u32,
+    pub kind: Kind,
+    pub group_id: Option<Uuid>,
+    pub shard: Option<(u32, u32, String)>,
+    pub class: String,
+}
+
+impl NewTask {
+    /// The row of it, CREATED.
+    pub(super) fn row(self, plan: &Plan, now: Timestamp) -> TaskRow {
+        let parents = if self.kind == Kind::Shard {
+            0
+        } else {
+            u32::try_from(plan.graph.parents(self.node).len()).unwrap_or(u32::MAX)
+        };
+        let (shard_index, shard_count, shard_item) = match self.shard {
+            Some((index, count, item)) => (Some(index), Some(count), item),
+            None => (None, None, String::new()),
+        };
+        TaskRow {
+            id: self.id,
+            job_id: self.job_id,
+            task_config_id: plan.task_config_ids[self.node as usize],
+            node: self.node,
+            kind: self.kind,
+            group_id: self.group_id,
+            shard_index,
+            shard_count,
+            shard_item,
+            state: TaskState::Created,
+            reason: String::new(),
+            skip_cause: None,
+            counters: Counters { attempt: 0, lease: 0, deaths: 0, refusals: 0, not_before: Timestamp(0) },
+            priority: plan.task(self.node).priority,
+            class: self.class,
+            runner_id: None,
+            slot: None,
+            session_id: None,
+            end_grace: None,
+            exit_code: None,
+            exit_signal: None,
+            output: String::new(),
+            stdout_bytes: 0,
+            stderr_bytes: 0,
+            parents: Parents::waiting(parents),
+            shards_succeeded: 0,
+            shards_ended: 0,
+            created_at: now,
+            queued_at: None,
+            dispatched_at: None,
+            started_at: None,
+            ended_at: None,
+            seq: 1,
+        }
+    }
+}
