@@ -1,7 +1,7 @@
 //! The protocol of Baton: messages, clients and servers generated from `proto/baton/v1`, and their descriptors.
 
 /// Version 1 of the protocol.
-#[allow(missing_docs, clippy::pedantic, unreachable_pub)]
+#[allow(missing_docs, clippy::all, clippy::pedantic, unreachable_pub)]
 pub mod v1 {
     tonic::include_proto!("baton.v1");
 }

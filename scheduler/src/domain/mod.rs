@@ -12,6 +12,7 @@ pub mod params;
 pub mod pick;
 pub mod reference;
 pub mod runner;
+pub mod schedule;
 pub mod scheduler;
 pub mod selector;
 pub mod task;

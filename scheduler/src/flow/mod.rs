@@ -1,9 +1,9 @@
 //! What happens: the engine and the stations of a task, in order.
 
-pub mod changes;
+mod changes;
 mod data;
 mod dispatcher;
-pub mod engine;
+mod engine;
 mod expander;
 mod gates;
 mod orders;
@@ -18,6 +18,7 @@ mod tests;
 mod turn;
 mod work;
 
+pub use changes::Subscription as Changes;
 pub use dispatcher::REASON_CHARS_MAX;
-pub use engine::{Engine, Refusal};
+pub use engine::{Engine, Refusal, Settings};
 pub use sessions::QUEUE_FRAMES_MAX;

@@ -6,7 +6,7 @@ use tokio::sync::mpsc;
 use uuid::Uuid;
 
 use super::{
-    engine::{Engine, Settings},
+    Engine, Settings,
     request::{Apply, Caller, Run, Terminate},
 };
 use crate::{

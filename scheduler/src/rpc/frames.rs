@@ -38,9 +38,7 @@ pub(super) fn hello(wire: v1::Heartbeat) -> Result<Hello, Violation> {
     if wire.slots == 0 || wire.slots > SLOTS_MAX {
         return Err(format!("hello.slots is 1 to {SLOTS_MAX}"));
     }
-    let words = [&wire.install_id, &wire.boot_id, &wire.version].into_iter();
-    let words = words.chain(wire.labels.iter().flat_map(|(key, value)| [key, value])).chain(&wire.capabilities);
-    if words.into_iter().any(|word| word.len() > WORD_BYTES_MAX || word.contains('\0')) {
+    if !words_fit(&wire) {
         return Err(format!("the words of a hello have at most {WORD_BYTES_MAX} bytes and no NUL"));
     }
     if wire.install_id.is_empty() || wire.boot_id.is_empty() {
@@ -66,6 +64,12 @@ pub(super) fn hello(wire: v1::Heartbeat) -> Result<Hello, Violation> {
         ended: wire.ended.into_iter().map(reference).collect::<Result<_, _>>()?,
         drain,
     })
+}
+
+fn words_fit(hello: &v1::Hello) -> bool {
+    let words = [&hello.install_id, &hello.boot_id, &hello.version].into_iter();
+    let mut words = words.chain(hello.labels.iter().flat_map(|(key, value)| [key, value])).chain(&hello.capabilities);
+    words.all(|word| word.len() <= WORD_BYTES_MAX && !word.contains('\0'))
 }
 
 /// Reads a frame after the first.

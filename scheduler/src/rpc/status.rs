@@ -185,9 +185,10 @@ fn refused(refusal: request::Error) -> Status {
             Some(kind) => Error::not_found(kind, name).into(),
             None => not_found(kind, "NOT_FOUND", "look at its name", &name, None),
         },
-        request::Error::Invalid(fields) => {
-            let violations = fields.into_iter().map(|(field, description)| Violation { field, description });
-            invalid(&violations.collect::<Vec<_>>())
+        request::Error::Invalid(wrong) => {
+            let violations: Vec<Violation> =
+                wrong.into_iter().map(|(field, message)| Violation::new(field, message)).collect();
+            invalid(&violations)
         }
         request::Error::Conflict { reason, message } => {
             let code = match reason {

@@ -15,7 +15,7 @@ use super::{
     status::Error,
 };
 use crate::{
-    flow::changes::Subscription,
+    flow::Changes,
     store::read::{Job, Page, Task, TaskCursor, TaskFilter},
 };
 
@@ -57,7 +57,7 @@ struct Watch {
     seq: u64,
     until_done: bool,
     fold_shards: bool,
-    changes: Subscription,
+    changes: Changes,
 }
 
 /// The client went away.

@@ -69,12 +69,6 @@ pub enum Error {
     /// Anything else: the disk is full, a constraint is violated, a statement is wrong.
     #[error("the database refused a statement")]
     Refused(#[source] DbErr),
-    /// The store is closed, or being closed.
-    #[error("the scheduler is stopping")]
-    Stopped,
-    /// What went wrong for everything that was written together.
-    #[error(transparent)]
-    Shared(Arc<Self>),
     /// A guarded change did not find every row as it was seen; doing the same again may work.
     #[error("of {asked} rows {written} were still as they had been seen")]
     Missed {
@@ -83,6 +77,12 @@ pub enum Error {
         /// How many were.
         written: u64,
     },
+    /// The store is closed, or being closed.
+    #[error("the scheduler is stopping")]
+    Stopped,
+    /// What went wrong for everything that was written together.
+    #[error(transparent)]
+    Shared(Arc<Self>),
     /// A row holds what this version cannot read.
     #[error("{table} {row} holds what this version cannot read: {problem}")]
     Unreadable {

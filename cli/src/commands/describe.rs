@@ -1,0 +1,352 @@
+//! `baton describe`: everything about one thing, for people.
+
+use std::collections::HashMap;
+
+use baton::v1::{
+    Attempt, GetJobRequest, GetRequest, GetRunnerRequest, GetTaskRequest, Job, JobConfig, ListTasksRequest, Runner,
+    StoredJobConfig, Task, TaskConfig, TaskKind, task_config::Target,
+};
+use chrono::{DateTime, Utc};
+use clap::Subcommand;
+
+use super::get::{self, pairs};
+use crate::{
+    context::Context,
+    errors::{Error, Exit},
+    output::{
+        Output, glyphs,
+        text::{Line, Span, Tone},
+        time::{self, proto_span},
+    },
+    selector::{Selector, TaskSelector, short_id},
+    view::{bar, tree},
+};
+
+/// How wide the names of facts are.
+const NAME_WIDTH: usize = 12;
+/// How many tasks of a job or config are listed.
+const TASKS_MAX: usize = 1_000;
+
+/// What `describe` takes.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  baton describe config orders-etl
+  baton describe job 7be0d21c
+  baton describe task 7be0d21c/join
+  baton describe runner etl-2")]
+pub struct Args {
+    #[command(subcommand)]
+    kind: Kind,
+}
+
+#[derive(Debug, Subcommand)]
+enum Kind {
+    /// A job config with its tasks.
+    #[command(visible_alias = "configs")]
+    Config {
+        /// Its name.
+        name: String,
+        /// This version instead of the newest.
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+        version: Option<u32>,
+        /// Print the text it was applied from and nothing else.
+        #[arg(long)]
+        source: bool,
+    },
+    /// A job with its tasks.
+    #[command(visible_alias = "jobs")]
+    Job {
+        /// Its id, or a unique end or beginning of it.
+        #[arg(value_name = "JOB")]
+        job: Selector,
+    },
+    /// A task with its attempts.
+    #[command(visible_alias = "tasks")]
+    Task {
+        /// The task: JOB/TASK[#SHARD].
+        #[arg(value_name = "JOB/TASK[#SHARD]")]
+        task: TaskSelector,
+    },
+    /// A runner.
+    #[command(visible_alias = "runners")]
+    Runner {
+        /// Its name.
+        #[arg(value_name = "RUNNER")]
+        runner: String,
+    },
+}
+
+/// Reads it and prints all of it.
+pub async fn run(context: &Context, args: Args) -> Result<Exit, Error> {
+    if context.output.is_name() {
+        return Err(Error::Usage("`describe` prints more than names: use `baton get` with -o name".to_owned()));
+    }
+    match args.kind {
+        Kind::Config { name, version, source } => config(context, name, version, source).await,
+        Kind::Job { job } => self::job(context, &job).await,
+        Kind::Task { task } => self::task(context, task.0).await,
+        Kind::Runner { runner } => self::runner(context, runner).await,
+    }?;
+    Ok(Exit::Ok)
+}
+
+async fn config(context: &Context, name: String, version: Option<u32>, source: bool) -> Result<(), Error> {
+    let request =
+        GetRequest { namespace: context.namespace.clone(), name: name.clone(), version: version.unwrap_or(0) };
+    let response = context.client().await?.get(request).await?;
+    let output = context.output;
+    if output.is_data() {
+        return output.data(&response);
+    }
+    let stored = response.job_config.unwrap_or_default();
+    if source {
+        if stored.source.is_empty() {
+            let next = format!("see it with `baton get config {name} -o yaml`");
+            return Err(Error::with_next("this version was applied as a message and has no text", next));
+        }
+        return output.raw(stored.source.as_bytes());
+    }
+    let config = stored.config.clone().unwrap_or_default();
+    output.lines(&config_lines(output, &stored, &config, Utc::now()))
+}
+
+fn config_lines(output: Output, stored: &StoredJobConfig, config: &JobConfig, now: DateTime<Utc>) -> Vec<Line> {
+    let version = if stored.version == stored.latest_version {
+        format!("v{}", stored.version)
+    } else {
+        format!("v{} (the newest is v{})", stored.version, stored.latest_version)
+    };
+    let mut facts = Facts::default();
+    facts.add("config", config.name.as_str());
+    facts.add("namespace", config.namespace.as_str());
+    facts.add("version", version);
+    facts.add("applied", output.instant(stored.create_time, now));
+    facts.pairs("labels", &config.labels);
+    facts.pairs("params", &config.params);
+    if let Some(timeout) = proto_span(config.timeout) {
+        facts.add("timeout", time::span(timeout));
+    }
+    facts.add("tasks", stored.task_count.to_string());
+    let mut lines = facts.0;
+    for task in config.tasks.iter().take(TASKS_MAX) {
+        lines.push(Line::new());
+        lines.extend(task_config_lines(task));
+    }
+    if config.tasks.len() > TASKS_MAX {
+        lines.push(Line::new().with(format!("… {} more tasks", config.tasks.len() - TASKS_MAX), Tone::Dim));
+    }
+    lines
+}
+
+fn task_config_lines(task: &TaskConfig) -> Vec<Line> {
+    let mut facts = Facts(vec![Line::new().with("  ", Tone::Plain).with(&task.name, Tone::Bold)]);
+    match &task.target {
+        Some(Target::Command(command)) => facts.add("  command", command.argv.join(" ")),
+        Some(Target::Shell(script)) => {
+            let mut lines = script.trim_end().lines();
+            facts.add("  shell", lines.next().unwrap_or_default());
+            lines.for_each(|line| facts.more(line));
+        }
+        None => {}
+    }
+    facts.add("  needs", task.needs.join(", "));
+    if let Some(shards) = &task.shards {
+        let into = match (shards.count, shards.items.is_empty()) {
+            (0, true) => "one per runner".to_owned(),
+            (0, false) => format!("one per item of {}", shards.items),
+            (count, _) => count.to_string(),
+        };
+        let at_once =
+            if shards.max_parallel > 0 { format!(", {} at once", shards.max_parallel) } else { String::new() };
+        facts.add("  shards", into + &at_once);
+    }
+    facts.add("  when", task.when.as_str());
+    facts.add("  rule", word(task.trigger_rule().as_str_name(), "TRIGGER_RULE_"));
+    facts.add("  on failure", word(task.on_failure().as_str_name(), "ON_FAILURE_"));
+    if let Some(retry) = &task.retry {
+        let delay = proto_span(retry.delay).filter(|delay| !delay.is_zero());
+        let delay = delay.map_or_else(String::new, |delay| format!(", {} apart", time::span(delay)));
+        facts.add("  attempts", format!("{}{delay}", retry.max_attempts));
+    }
+    if let Some(timeout) = proto_span(task.timeout) {
+        facts.add("  timeout", time::span(timeout));
+    }
+    if let Some(runner) = &task.runner {
+        facts.pairs("  runner", &runner.match_labels);
+    }
+    facts.pairs("  env", &task.env);
+    facts.add("  directory", task.working_dir.as_str());
+    if task.enabled == Some(false) {
+        facts.add("  enabled", "no: skipped in every job");
+    }
+    if task.priority != 0 {
+        facts.add("  priority", task.priority.to_string());
+    }
+    facts.0
+}
+
+/// `TRIGGER_RULE_ALL_DONE` as `all_done`; nothing for what is not set.
+fn word(name: &str, prefix: &str) -> String {
+    let word = name.trim_start_matches(prefix).to_lowercase();
+    if word == "unspecified" { String::new() } else { word }
+}
+
+async fn job(context: &Context, selector: &Selector) -> Result<(), Error> {
+    if !selector.task.is_empty() {
+        return Err(Error::Usage(format!("a task is described with: baton describe task {selector}")));
+    }
+    let client = context.client().await?;
+    let response = client.get_job(GetJobRequest { job_id: selector.job.clone() }).await?;
+    let output = context.output;
+    if output.is_data() {
+        return output.data(&response);
+    }
+    let job = response.job.unwrap_or_default();
+    let request = ListTasksRequest {
+        job_id: job.id.clone(),
+        fold_shards: true,
+        page_size: TASKS_MAX as u32,
+        ..ListTasksRequest::default()
+    };
+    let tasks = client.list_tasks(request).await?;
+    let mut lines = job_lines(output, &job, Utc::now());
+    lines.push(Line::new());
+    lines.extend(get::task_table(context, &tasks.tasks, false).aligned(output.width()));
+    output.lines(&lines)?;
+    let short = short_id(&job.id);
+    if !tasks.next_page_token.is_empty() {
+        output.note(&format!("more tasks: baton get tasks {short} --page {}", tasks.next_page_token));
+    }
+    output.note(&format!("what they wrote: baton logs {short}"));
+    Ok(())
+}
+
+fn job_lines(output: Output, job: &Job, now: DateTime<Utc>) -> Vec<Line> {
+    let mut facts = Facts::default();
+    facts.add("job", job.id.as_str());
+    facts.add("config", format!("{} v{}", job.name, job.version));
+    facts.add("namespace", job.namespace.as_str());
+    facts.span("state", glyphs::job(job.state()).span());
+    facts.add("reason", job.reason.as_str());
+    facts.add("trigger", word(job.trigger().as_str_name(), "TRIGGER_KIND_"));
+    facts.pairs("params", &job.params);
+    facts.pairs("labels", &job.labels);
+    facts.add("created", output.instant(job.create_time, now));
+    facts.add("started", output.instant(job.start_time, now));
+    facts.add("ended", output.instant(job.end_time, now));
+    facts.add("took", time::elapsed(job.start_time, job.end_time, now));
+    let failed = if job.tasks_failed > 0 { format!(", {} failed", job.tasks_failed) } else { String::new() };
+    facts.add("tasks", format!("{} of {} ended{failed}", job.tasks_ended, job.tasks_total));
+    if job.stopping {
+        facts.add("stopping", "a task with `on_failure: stop` failed: what has not started will not start");
+    }
+    facts.0
+}
+
+async fn task(context: &Context, selector: Selector) -> Result<(), Error> {
+    let request = GetTaskRequest { job_id: selector.job, name: selector.task, shard_index: selector.shard };
+    let response = context.client().await?.get_task(request).await?;
+    let output = context.output;
+    if output.is_data() {
+        return output.data(&response);
+    }
+    let task = response.task.unwrap_or_default();
+    output.lines(&task_lines(output, &task, Utc::now()))?;
+    let name = format!("{}/{}", short_id(&task.job_id), tree::label(&task));
+    output.note(&format!("what it wrote: baton logs {name}\nwhy it is so:  baton explain {name}"));
+    Ok(())
+}
+
+fn task_lines(output: Output, task: &Task, now: DateTime<Utc>) -> Vec<Line> {
+    let mut facts = Facts::default();
+    facts.add("task", tree::label(task));
+    facts.add("id", task.id.as_str());
+    facts.add("job", task.job_id.as_str());
+    facts.span("state", glyphs::task(task.state()).span());
+    facts.add("reason", task.reason.as_str());
+    facts.add("needs", task.needs.join(", "));
+    if task.kind() == TaskKind::Group {
+        facts.add("shards", bar::line(task).render(false));
+    } else {
+        facts.add("attempt", format!("{} of {}", task.attempt, task.max_attempts.max(task.attempt)));
+        facts.add("runner", task.runner_id.as_str());
+        let exit = get::task_exit(task);
+        facts.add("exit", if exit == "-" { "" } else { &exit });
+    }
+    facts.add("item", task.shard_item.as_str());
+    facts.add("queued", output.instant(task.queue_time, now));
+    facts.add("started", output.instant(task.start_time, now));
+    facts.add("ended", output.instant(task.end_time, now));
+    facts.add("took", time::elapsed(task.start_time, task.end_time, now));
+    facts.add("output", task.output.as_str());
+    let mut lines = facts.0;
+    if !task.attempts.is_empty() {
+        lines.push(Line::new());
+        lines.push(Line::new().with("earlier attempts", Tone::Bold));
+        lines.extend(task.attempts.iter().map(|attempt| attempt_line(attempt, now)));
+    }
+    lines
+}
+
+fn attempt_line(attempt: &Attempt, now: DateTime<Utc>) -> Line {
+    let took = time::elapsed(attempt.start_time, attempt.end_time, now);
+    let gone = if attempt.gone { "" } else { " · the end of its processes is not proven" };
+    Line::from(format!("  {}  {took:>6}  {}  {}{gone}", attempt.number, attempt.runner_id, attempt.reason))
+}
+
+async fn runner(context: &Context, runner_id: String) -> Result<(), Error> {
+    let response = context.client().await?.get_runner(GetRunnerRequest { runner_id }).await?;
+    let output = context.output;
+    if output.is_data() {
+        return output.data(&response);
+    }
+    output.lines(&runner_lines(output, &response.runner.unwrap_or_default(), Utc::now()))
+}
+
+fn runner_lines(output: Output, runner: &Runner, now: DateTime<Utc>) -> Vec<Line> {
+    let mut facts = Facts::default();
+    facts.add("runner", runner.id.as_str());
+    facts.span("state", glyphs::runner(runner.state()).span());
+    facts.add("reason", runner.reason.as_str());
+    facts.add("slots", format!("{} of {} busy", runner.slots_busy, runner.slots));
+    facts.pairs("labels", &runner.labels);
+    facts.add("runs", runner.capabilities.join(", "));
+    facts.add("version", runner.version.as_str());
+    facts.add("last seen", output.instant(runner.last_seen_time, now));
+    facts.add("known since", output.instant(runner.create_time, now));
+    facts.add("scheduler", runner.scheduler_id.as_str());
+    facts.0
+}
+
+/// Names and values under each other; what is empty is left out.
+#[derive(Debug, Default)]
+struct Facts(Vec<Line>);
+
+impl Facts {
+    fn add(&mut self, name: &str, value: impl AsRef<str>) {
+        let value = value.as_ref();
+        if !value.is_empty() && value != "-" {
+            self.span(name, value.into());
+        }
+    }
+
+    fn span(&mut self, name: &str, value: Span) {
+        let mut line = Line::new().with(name, Tone::Dim);
+        line.pad_to(NAME_WIDTH.max(name.len() + 1));
+        line.push(value);
+        self.0.push(line);
+    }
+
+    fn pairs(&mut self, name: &str, values: &HashMap<String, String>) {
+        self.add(name, pairs(values));
+    }
+
+    /// A further line of the value before.
+    fn more(&mut self, value: &str) {
+        let mut line = Line::new();
+        line.pad_to(NAME_WIDTH);
+        line.push(value.into());
+        self.0.push(line);
+    }
+}

@@ -1,0 +1,130 @@
+//! `baton errors`: what the stable reasons of errors mean, and what to do about them.
+
+use serde_json::{Value, json};
+
+use crate::{
+    context::Context,
+    errors::{Error, Exit},
+    output::table::Table,
+};
+
+/// What `errors` takes.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  baton errors
+  baton errors AMBIGUOUS_ID")]
+pub struct Args {
+    /// The reason, as an error named it; all of them when not given.
+    #[arg(value_name = "REASON")]
+    reason: Option<String>,
+}
+
+/// A reason with what it means and what to do.
+#[derive(Debug)]
+struct Entry {
+    reason: &'static str,
+    code: &'static str,
+    meaning: &'static str,
+    action: &'static str,
+}
+
+macro_rules! entries {
+    ($($reason:ident ($code:ident) $meaning:literal => $action:literal;)*) => {
+        &[$(Entry { reason: stringify!($reason), code: stringify!($code), meaning: $meaning, action: $action },)*]
+    };
+}
+
+/// Sorted by reason. What is not here yet is explained by its message.
+const ENTRIES: &[Entry] = entries! {
+    AMBIGUOUS_ID (INVALID_ARGUMENT) "the part of an id that was given fits several things, which the message lists"
+        => "give more digits of the one that is meant, or all of them";
+    BUSY (RESOURCE_EXHAUSTED) "more waits for the scheduler than it takes in"
+        => "try again in a moment; when it goes on, add a scheduler or send less at once";
+    CONTENDED (ABORTED) "other changes of the same rows were in the way"
+        => "try again: nothing was changed";
+    INTERNAL (INTERNAL) "a fault of the scheduler"
+        => "find the mark that the message names in the scheduler's log, and report it";
+    INVALID_REQUEST (INVALID_ARGUMENT) "fields of the request are wrong; each of them is named"
+        => "correct what is named; `baton validate -f FILE` checks a job file without a scheduler";
+    JOB_CONFIG_NOT_FOUND (NOT_FOUND) "no job config of this name is in the namespace"
+        => "see `baton get configs`; another namespace is named with -n";
+    JOB_ENDED (FAILED_PRECONDITION) "the job has ended, and what was asked for needs one that has not"
+        => "see how it ended: `baton describe job JOB`; start a new one: `baton run CONFIG`";
+    JOB_NOT_FOUND (NOT_FOUND) "no job has this id"
+        => "see `baton get jobs`; an id may be given by at least 4 digits of its beginning or end";
+    REQUEST_ID_REUSED (ALREADY_EXISTS) "another request came under the same request id within 24 h"
+        => "leave --request-id out, or give each request an id of its own";
+    RUNNER_NOT_FOUND (NOT_FOUND) "no runner of this name has ever said hello"
+        => "see `baton get runners`";
+    SCHEDULER_NOT_FOUND (NOT_FOUND) "no scheduler has this id"
+        => "see `baton get schedulers`; each start of a scheduler has a new id";
+    TASK_ENDED (FAILED_PRECONDITION) "the task has ended, and what was asked for needs one that has not"
+        => "see how it ended: `baton explain JOB/TASK`";
+    TASK_NOT_FOUND (NOT_FOUND) "the job has no task of this name, or the task no shard of this number"
+        => "see `baton get tasks JOB`";
+    UNAVAILABLE (UNAVAILABLE) "the database is away, or the scheduler is about to stop"
+        => "try again in a moment, or ask another scheduler of the cluster with --address";
+    VERSION_NOT_FOUND (NOT_FOUND) "the job config has no such version"
+        => "see `baton get versions CONFIG`";
+};
+
+/// Whether `baton errors` has something to say about a reason.
+pub fn known(reason: &str) -> bool {
+    ENTRIES.iter().any(|entry| entry.reason == reason)
+}
+
+/// Explains one reason, or lists all.
+pub fn run(context: &Context, args: &Args) -> Result<Exit, Error> {
+    let output = context.output;
+    let Some(reason) = &args.reason else {
+        if output.is_data() {
+            let all: Vec<_> = ENTRIES.iter().map(Entry::to_json).collect();
+            output.value(&json!({ "errors": all }))?;
+        } else {
+            list().print(output)?;
+        }
+        return Ok(Exit::Ok);
+    };
+    let wanted = reason.to_uppercase().replace('-', "_");
+    let Some(entry) = ENTRIES.iter().find(|entry| entry.reason == wanted) else {
+        return Err(Error::with_next(
+            format!("no error has the reason \"{reason}\""),
+            "`baton errors` lists them; a newer scheduler may have more, and its message says what each is about",
+        ));
+    };
+    if output.is_data() {
+        output.value(&entry.to_json())?;
+    } else if output.is_name() {
+        output.line(entry.reason)?;
+    } else {
+        output.line(&format!("{} ({})\n  {}\nnext: {}", entry.reason, entry.code, entry.meaning, entry.action))?;
+    }
+    Ok(Exit::Ok)
+}
+
+fn list() -> Table {
+    let mut table = Table::new(&["REASON", "CODE", "MEANING"]);
+    for entry in ENTRIES {
+        table.row(entry.reason, vec![entry.reason.into(), entry.code.into(), entry.meaning.into()]);
+    }
+    table
+}
+
+impl Entry {
+    fn to_json(&self) -> Value {
+        json!({"reason": self.reason, "code": self.code, "meaning": self.meaning, "action": self.action})
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_are_in_order_and_each_says_what_to_do() {
+        assert!(ENTRIES.is_sorted_by_key(|entry| entry.reason));
+        assert!(ENTRIES.iter().all(|entry| !entry.action.is_empty() && !entry.meaning.ends_with('.')));
+        assert!(known("AMBIGUOUS_ID") && !known("NONSENSE"));
+    }
+}

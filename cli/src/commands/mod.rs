@@ -1,0 +1,21 @@
+//! One file a command: what it takes, and what it does.
+
+pub mod apply;
+pub mod completion;
+pub mod delete;
+pub mod describe;
+pub mod dev;
+pub mod drain;
+pub mod errors;
+pub mod explain;
+pub mod get;
+pub mod init;
+pub mod logs;
+pub mod restore;
+pub mod resume;
+pub mod run;
+pub mod schema;
+pub mod terminate;
+pub mod validate;
+pub mod version;
+pub mod watch;

@@ -1,0 +1,125 @@
+//! Watching a job through every broken connection: what was seen is not asked for again, what was missed is.
+
+use std::time::Duration;
+
+use baton::v1::{JobState, WatchJobRequest, WatchJobResponse};
+use tokio::{sync::mpsc, task::JoinHandle};
+
+use crate::{
+    backoff::Backoff,
+    client::Client,
+    errors::{Error, is_broken_connection, root_cause},
+};
+
+/// How many changes may wait to be shown.
+const EVENTS_MAX: usize = 64;
+
+/// What a watch has to say.
+#[derive(Debug)]
+pub enum Event {
+    /// The job or some of its tasks changed.
+    Changed(Box<WatchJobResponse>),
+    /// The connection broke, for this cause; it is dialled again until it is back.
+    Lost(String),
+    /// The connection is back.
+    Back,
+}
+
+/// A watch of one job, from all there is to its end.
+#[derive(Debug)]
+pub struct JobWatch {
+    events: mpsc::Receiver<Result<Event, Error>>,
+    task: JoinHandle<()>,
+}
+
+impl JobWatch {
+    /// Starts to watch. Shards stay folded into the counts of their groups.
+    pub fn start(client: Client, job_id: &str) -> Self {
+        let request = WatchJobRequest { job_id: job_id.to_owned(), after_seq: 0, until_done: true, fold_shards: true };
+        let (sender, events) = mpsc::channel(EVENTS_MAX);
+        let task = tokio::spawn(async move {
+            let error = watch(&client, request, &sender).await.err();
+            if let Some(error) = error {
+                // Nobody is left to tell when the watch itself was dropped.
+                let _ = sender.send(Err(error)).await;
+            }
+        });
+        Self { events, task }
+    }
+
+    /// The next event; `None` once the job has ended and everything about it was said. May be dropped and called
+    /// again without a loss.
+    pub async fn next(&mut self) -> Option<Result<Event, Error>> {
+        self.events.recv().await
+    }
+}
+
+impl Drop for JobWatch {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Watches until the job has ended; an error is one that dialling again does not mend.
+async fn watch(
+    client: &Client,
+    mut request: WatchJobRequest,
+    events: &mpsc::Sender<Result<Event, Error>>,
+) -> Result<(), Error> {
+    let mut backoff = Backoff::default();
+    let mut lost = false;
+    let mut ended = false;
+    loop {
+        let broken = match client.watch_job(request.clone()).await {
+            Err(status) if is_broken_connection(&status) => Some(status),
+            Err(status) => return Err(status.into()),
+            Ok(mut stream) => loop {
+                match stream.message().await {
+                    Ok(Some(change)) => {
+                        if std::mem::take(&mut lost) && events.send(Ok(Event::Back)).await.is_err() {
+                            return Ok(());
+                        }
+                        backoff.reset();
+                        // The full id survives what a short one may not: a second job with the same ending.
+                        if let Some(job) = &change.job {
+                            request.job_id.clone_from(&job.id);
+                            ended = is_terminal(job.state());
+                        }
+                        if change.seq > 0 {
+                            request.after_seq = change.seq;
+                        }
+                        if events.send(Ok(Event::Changed(Box::new(change)))).await.is_err() {
+                            return Ok(());
+                        }
+                    }
+                    Ok(None) if ended => return Ok(()),
+                    // A scheduler that stops ends its streams in order, long before the job does.
+                    Ok(None) => break None,
+                    Err(status) if is_broken_connection(&status) => break Some(status),
+                    Err(status) => return Err(status.into()),
+                }
+            },
+        };
+        if !std::mem::replace(&mut lost, true) && events.send(Ok(Event::Lost(cause(broken)))).await.is_err() {
+            return Ok(());
+        }
+        wait(backoff.next()).await;
+    }
+}
+
+async fn wait(span: Duration) {
+    tokio::time::sleep(span).await;
+}
+
+/// Why a stream ended, in words.
+pub fn cause(status: Option<tonic::Status>) -> String {
+    match status {
+        None => "the scheduler closed the stream".to_owned(),
+        Some(status) => std::error::Error::source(&status).map_or_else(|| status.message().to_owned(), root_cause),
+    }
+}
+
+/// Whether a job has ended.
+pub fn is_terminal(state: JobState) -> bool {
+    matches!(state, JobState::Finished | JobState::Failed | JobState::Skipped | JobState::Terminated)
+}

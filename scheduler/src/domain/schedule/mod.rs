@@ -1,0 +1,43 @@
+//! Schedules: when something is due.
+//!
+//! A [`Spec`] is what a job config says, a [`Schedule`] is that understood. `cron` and `text` read the two ways to name
+//! readings of a wall clock, `cycle` counts intervals of the calendar, `wall` turns readings into instants by the one
+//! rule for clock changes, `zone` knows the clocks. `misfire` and `overlap` decide what becomes of fires, `preview`
+//! shows them beforehand, `words` says what they mean, `crontab` reads what others wrote.
+
+mod calendar;
+mod civil;
+mod compile;
+pub mod cron;
+pub mod crontab;
+mod cycle;
+pub mod misfire;
+pub mod overlap;
+mod pattern;
+mod preview;
+mod rule;
+#[allow(clippy::module_inception)]
+mod schedule;
+mod spec;
+pub mod text;
+mod wall;
+mod words;
+mod zone;
+
+#[cfg(test)]
+mod tests;
+
+pub use self::{
+    calendar::{Calendar, DateRange, RANGES_MAX, RangeError},
+    civil::{Civil, YEARS},
+    compile::Problem,
+    preview::{COUNT_MAX, Preview, Shown},
+    schedule::{Fire, Next, NotForward, Note, Schedule},
+    spec::{
+        After, CALENDARS_MAX, CATCHUP_LIMIT, CATCHUP_LIMIT_MAX, CATCHUP_WINDOW, JITTER_MAX, MISFIRE_AFTER, Misfire,
+        PERIOD_MAX, PERIOD_MIN, RuleSpec, Spec,
+    },
+    text::Language,
+    wall::{Manner, Shift},
+    zone::{Placed, UnknownZone, Zone},
+};

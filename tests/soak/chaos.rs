@@ -1,0 +1,112 @@
+//! What is done to the parts, at random but repeatable by its seed, and how they are healed afterwards.
+
+use std::{collections::BTreeMap, fmt, time::Duration};
+
+use baton_tests::{Cluster, PATIENCE, processes};
+use rustix::process::Signal;
+use tokio::time::{Instant, sleep_until};
+
+use crate::random::Random;
+
+/// Everything that can be done to a part.
+const DEEDS: [Deed; 8] = [
+    Deed::KillScheduler,
+    Deed::StopScheduler,
+    Deed::FreezeScheduler,
+    Deed::KillRunner,
+    Deed::KillRunner,
+    Deed::KillWatchdogAndRunner,
+    Deed::FreezeRunner,
+    Deed::StopRunner,
+];
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Deed {
+    KillScheduler,
+    StopScheduler,
+    FreezeScheduler,
+    KillRunner,
+    KillWatchdogAndRunner,
+    FreezeRunner,
+    StopRunner,
+}
+
+/// What was done, and how often.
+#[derive(Debug, Default)]
+pub(crate) struct Deeds(BTreeMap<Deed, usize>);
+
+impl fmt::Display for Deeds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let each: Vec<_> = self.0.iter().map(|(deed, count)| format!("{deed:?} {count}")).collect();
+        write!(f, "done to the parts: {}", each.join(", "))
+    }
+}
+
+/// Breaks one thing after the other until the time is over; every part is whole again when this returns.
+pub(crate) async fn reign(cluster: &mut Cluster, seed: u64, runners: usize, until: Instant) -> Deeds {
+    let mut random = Random::seeded(seed);
+    let schedulers = cluster.schedulers();
+    let mut deeds = Deeds::default();
+    while Instant::now() < until {
+        pause(random.milliseconds(300..2500)).await;
+        let deed = *random.of(&DEEDS);
+        *deeds.0.entry(deed).or_default() += 1;
+        let scheduler = random.below(schedulers);
+        let runner = format!("runner-{}", random.below(runners));
+        let absence = random.milliseconds(0..4000);
+        match deed {
+            Deed::KillScheduler => {
+                cluster.scheduler(scheduler).kill();
+                pause(absence).await;
+                cluster.start_scheduler(scheduler).await;
+            }
+            Deed::StopScheduler => {
+                cluster.scheduler(scheduler).terminate();
+                cluster.scheduler(scheduler).end(PATIENCE).await;
+                pause(absence).await;
+                cluster.start_scheduler(scheduler).await;
+            }
+            Deed::FreezeScheduler => {
+                cluster.scheduler(scheduler).freeze();
+                pause(absence).await;
+                cluster.scheduler(scheduler).thaw();
+            }
+            Deed::KillRunner => cluster.runner(&runner).kill(),
+            Deed::KillWatchdogAndRunner => {
+                let dying = cluster.runner(&runner);
+                let inner = dying.pid();
+                processes::signal(dying.part.pid(), Signal::KILL);
+                processes::signal(inner, Signal::KILL);
+                dying.part.end(PATIENCE).await;
+                pause(absence).await;
+                start_again(cluster, &runner);
+            }
+            Deed::FreezeRunner => {
+                let frozen = cluster.runner(&runner).pid();
+                processes::signal(frozen, Signal::STOP);
+                pause(absence * 2).await;
+                processes::signal(frozen, Signal::CONT);
+            }
+            Deed::StopRunner => {
+                let stopping = cluster.runner(&runner);
+                stopping.part.terminate();
+                pause(absence).await;
+                // The second time it stops its tasks instead of waiting for them.
+                let stopping = cluster.runner(&runner);
+                stopping.part.terminate();
+                stopping.part.end(PATIENCE).await;
+                start_again(cluster, &runner);
+            }
+        }
+    }
+    deeds
+}
+
+fn start_again(cluster: &mut Cluster, id: &str) {
+    let spec = cluster.take_runner(id).spec.clone();
+    cluster.spawn_runner(spec);
+}
+
+async fn pause(span: Duration) {
+    sleep_until(Instant::now() + span).await;
+}

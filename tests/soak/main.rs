@@ -1,0 +1,69 @@
+//! The ledger loop: a client writes down what was accepted, tasks leave marks, parts are killed and frozen at random;
+//! then everything heals, and ledger, scheduler and marks must agree.
+//!
+//! Settings are in the environment: `SEED` (random and printed when not given), `MINUTES` (3), `SCHEDULERS` (3 on
+//! PostgreSQL; SQLite has one), `RUNNERS` (6; 3 on SQLite) and `DATABASE_URL` (`sqlite` for a file of its own; a private
+//! PostgreSQL when not given and installed).
+
+mod chaos;
+mod client;
+mod random;
+mod settings;
+mod verdict;
+
+use std::{process::ExitCode, time::Duration};
+
+use baton_tests::{RunnerSpec, World, v1::RunnerState};
+use tokio::{sync::watch, time::Instant};
+
+use crate::{client::Client, settings::Settings};
+
+/// Quick enough that losses happen within a short soak, slow enough for a busy machine.
+const BEAT: Duration = Duration::from_millis(500);
+const GRACE: Duration = Duration::from_millis(200);
+/// Clients that run jobs side by side.
+const CLIENTS: u64 = 4;
+const SLOTS: u32 = 4;
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let settings = match Settings::read() {
+        Ok(settings) => settings,
+        Err(problem) => {
+            eprintln!("error: {problem}");
+            return ExitCode::from(2);
+        }
+    };
+    println!("{settings}");
+    let mut world = World::on(settings.backend).beat(BEAT).grace(GRACE).schedulers(settings.schedulers);
+    for number in 0..settings.runners {
+        world = world.runner(RunnerSpec::named(&format!("runner-{number}")).slots(SLOTS));
+    }
+    let mut cluster = world.start().await;
+    let marks = cluster.marks("soak");
+    let addresses: Vec<_> = (0..settings.schedulers).map(|index| cluster.address_of(index)).collect();
+    client::apply(&cluster, &marks).await;
+
+    let (stop, stopped) = watch::channel(false);
+    let clients: Vec<_> = (0..CLIENTS)
+        .map(|number| {
+            let client = Client::new(settings.seed.wrapping_add(number), addresses.clone());
+            tokio::spawn(client.work(stopped.clone()))
+        })
+        .collect();
+    let until = Instant::now() + settings.time;
+    let deeds = chaos::reign(&mut cluster, settings.seed, settings.runners, until).await;
+
+    let _ = stop.send(true);
+    let mut ledger = Vec::new();
+    for client in clients {
+        ledger.extend(client.await.expect("a client does not panic"));
+    }
+    for number in 0..settings.runners {
+        cluster.runner_is(&format!("runner-{number}"), RunnerState::Online).await;
+    }
+    let report = verdict::judge(&cluster, &marks, &ledger).await;
+    println!("{deeds}");
+    println!("{report}");
+    if report.broken.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

@@ -1,0 +1,473 @@
+//! Schedulers, runners and a database: the world of one test.
+
+use std::{
+    fs,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::Command,
+    time::Duration,
+};
+
+use baton::v1::{self, RunnerState};
+use rustix::process::Signal;
+use tempfile::TempDir;
+use tonic::transport::{Channel, Endpoint};
+
+use crate::{Backend, Gate, Marks, Output, PATIENCE, Part, database::Database, eventually, processes, programs};
+
+/// The most that one answer may hold, as large as a page of tasks can become.
+const MESSAGE_BYTES: usize = 64 << 20;
+
+/// What a test wants before it begins.
+#[derive(Debug, Clone)]
+#[must_use]
+pub struct World {
+    backend: Backend,
+    beat: Duration,
+    grace: Duration,
+    schedulers: usize,
+    runners: Vec<RunnerSpec>,
+}
+
+/// A runner that a test wants.
+#[derive(Debug, Clone)]
+#[must_use]
+pub struct RunnerSpec {
+    /// Its id.
+    pub id: String,
+    /// How many tasks it can run at once.
+    pub slots: u32,
+    /// Its labels, each `key=value`.
+    pub labels: Vec<String>,
+    /// Where it dials; unset means every scheduler of the cluster.
+    pub dials: Option<String>,
+    /// Its state directory; unset means one named for its id.
+    pub state_dir: Option<PathBuf>,
+    /// Where tasks run; unset means an empty directory of the test.
+    pub work_dir: Option<PathBuf>,
+    /// What else is in its environment.
+    pub env: Vec<(String, String)>,
+}
+
+impl RunnerSpec {
+    /// A runner with this id, four slots and no labels.
+    pub fn named(id: &str) -> Self {
+        let env = Vec::new();
+        Self { id: id.to_owned(), slots: 4, labels: Vec::new(), dials: None, state_dir: None, work_dir: None, env }
+    }
+
+    /// With so many slots.
+    pub fn slots(mut self, slots: u32) -> Self {
+        self.slots = slots;
+        self
+    }
+
+    /// With one more label.
+    pub fn label(mut self, label: &str) -> Self {
+        self.labels.push(label.to_owned());
+        self
+    }
+
+    /// That dials this address, such as a proxy's, instead of the schedulers.
+    pub fn through(mut self, address: SocketAddr) -> Self {
+        self.dials = Some(format!("http://{address}"));
+        self
+    }
+
+    /// With a state directory of the test's choice.
+    pub fn state_dir(mut self, path: &Path) -> Self {
+        self.state_dir = Some(path.to_owned());
+        self
+    }
+
+    /// With one more variable in its environment.
+    pub fn env(mut self, key: &str, value: &str) -> Self {
+        self.env.push((key.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Whose tasks run there.
+    pub fn work_dir(mut self, path: &Path) -> Self {
+        self.work_dir = Some(path.to_owned());
+        self
+    }
+}
+
+impl World {
+    /// One scheduler, no runner yet, and beats so slow that a busy machine never looks like a lost runner.
+    pub fn on(backend: Backend) -> Self {
+        Self {
+            backend,
+            beat: Duration::from_secs(2),
+            grace: Duration::from_millis(500),
+            schedulers: 1,
+            runners: Vec::new(),
+        }
+    }
+
+    /// On SQLite, for stories in which the database plays no part.
+    pub fn plain() -> Self {
+        Self::on(Backend::Sqlite)
+    }
+
+    /// With this heartbeat interval, from which every other time follows.
+    pub fn beat(mut self, beat: Duration) -> Self {
+        self.beat = beat;
+        self
+    }
+
+    /// With this grace for processes that are ended.
+    pub fn grace(mut self, grace: Duration) -> Self {
+        self.grace = grace;
+        self
+    }
+
+    /// With so many schedulers.
+    pub fn schedulers(mut self, count: usize) -> Self {
+        self.schedulers = count;
+        self
+    }
+
+    /// With one more runner.
+    pub fn runner(mut self, runner: RunnerSpec) -> Self {
+        self.runners.push(runner);
+        self
+    }
+
+    /// The database it is on.
+    pub fn backend(&self) -> Backend {
+        self.backend
+    }
+
+    /// Starts it all and waits until the runners are connected.
+    pub async fn start(self) -> Cluster {
+        let directory = tempfile::Builder::new().prefix("baton-test-").tempdir().expect("a directory can be made");
+        for name in ["home", "work"] {
+            fs::create_dir(directory.path().join(name)).expect("a directory can be made");
+        }
+        let database = Database::create(self.backend, directory.path());
+        let addresses = (0..self.schedulers).map(|_| programs::free_address()).collect();
+        let mut cluster = Cluster {
+            schedulers: Vec::new(),
+            runners: Vec::new(),
+            addresses,
+            beat: self.beat,
+            grace: self.grace,
+            database,
+            directory,
+        };
+        for index in 0..self.schedulers {
+            let part = cluster.spawn_scheduler(index);
+            cluster.schedulers.push(part);
+            cluster.scheduler_is_up(index).await;
+        }
+        for spec in self.runners {
+            cluster.add_runner(spec).await;
+        }
+        cluster
+    }
+}
+
+/// Clients of one scheduler.
+#[derive(Debug, Clone)]
+pub struct Api {
+    /// Definitions.
+    pub job_configs: v1::job_config_service_client::JobConfigServiceClient<Channel>,
+    /// Acting on what lives.
+    pub commands: v1::command_service_client::CommandServiceClient<Channel>,
+    /// Jobs and tasks.
+    pub jobs: v1::job_service_client::JobServiceClient<Channel>,
+    /// Output of tasks.
+    pub logs: v1::log_service_client::LogServiceClient<Channel>,
+    /// Runners.
+    pub runners: v1::runner_service_client::RunnerServiceClient<Channel>,
+    /// Schedulers.
+    pub schedulers: v1::scheduler_service_client::SchedulerServiceClient<Channel>,
+    /// The stream of runners.
+    pub heartbeats: v1::heartbeat_service_client::HeartbeatServiceClient<Channel>,
+}
+
+impl Api {
+    /// Clients that connect when they are first used.
+    pub fn to(address: SocketAddr) -> Self {
+        let channel = Endpoint::from_shared(format!("http://{address}"))
+            .expect("an address makes a URL")
+            .connect_timeout(Duration::from_secs(5))
+            .connect_lazy();
+        Self {
+            job_configs: v1::job_config_service_client::JobConfigServiceClient::new(channel.clone()),
+            commands: v1::command_service_client::CommandServiceClient::new(channel.clone()),
+            jobs: v1::job_service_client::JobServiceClient::new(channel.clone())
+                .max_decoding_message_size(MESSAGE_BYTES),
+            logs: v1::log_service_client::LogServiceClient::new(channel.clone())
+                .max_decoding_message_size(MESSAGE_BYTES),
+            runners: v1::runner_service_client::RunnerServiceClient::new(channel.clone()),
+            schedulers: v1::scheduler_service_client::SchedulerServiceClient::new(channel.clone()),
+            heartbeats: v1::heartbeat_service_client::HeartbeatServiceClient::new(channel),
+        }
+    }
+}
+
+/// A running runner: the watchdog that was started, with the runner itself below it.
+#[derive(Debug)]
+pub struct Runner {
+    /// The watchdog, parent of the runner.
+    pub part: Part,
+    /// What it was started with.
+    pub spec: RunnerSpec,
+}
+
+impl Runner {
+    /// The process that runs tasks and holds the stream. It is the watchdog's child and the same program.
+    pub fn pid(&self) -> i32 {
+        let program = processes::program(self.part.pid());
+        processes::children(self.part.pid())
+            .into_iter()
+            .find(|child| program.is_some() && processes::program(*child) == program)
+            .unwrap_or_else(|| self.part.pid())
+    }
+
+    /// Kills the runner itself, not its watchdog (kill -9).
+    pub fn kill(&self) {
+        processes::signal(self.pid(), Signal::KILL);
+    }
+
+    /// Stops the time of the runner itself, not of its watchdog.
+    pub fn freeze(&self) {
+        processes::signal(self.pid(), Signal::STOP);
+    }
+
+    /// Lets the time of the runner go on.
+    pub fn thaw(&self) {
+        processes::signal(self.pid(), Signal::CONT);
+    }
+}
+
+/// A running cluster. Dropping it kills every process of it, those of its tasks included.
+#[derive(Debug)]
+pub struct Cluster {
+    // The order is the order of dropping: runners, schedulers, database, files.
+    runners: Vec<Runner>,
+    schedulers: Vec<Part>,
+    addresses: Vec<SocketAddr>,
+    beat: Duration,
+    grace: Duration,
+    database: Database,
+    directory: TempDir,
+}
+
+impl Cluster {
+    /// The directory of this test.
+    pub fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// The directory where runners of this test run tasks unless told otherwise.
+    pub fn work_dir(&self) -> PathBuf {
+        self.directory().join("work")
+    }
+
+    /// A file to which tasks add marks.
+    pub fn marks(&self, name: &str) -> Marks {
+        Marks::in_directory(self.directory(), name)
+    }
+
+    /// A door that holds tasks.
+    pub fn gate(&self, name: &str) -> Gate {
+        Gate::in_directory(self.directory(), name)
+    }
+
+    /// The heartbeat interval.
+    pub fn beat(&self) -> Duration {
+        self.beat
+    }
+
+    /// After so long without a sign of life a runner is lost.
+    pub fn lost_after(&self) -> Duration {
+        self.beat * 6
+    }
+
+    /// Where the scheduler with this number listens.
+    pub fn address_of(&self, index: usize) -> SocketAddr {
+        self.addresses[index]
+    }
+
+    /// Where the first scheduler listens.
+    pub fn address(&self) -> SocketAddr {
+        self.addresses[0]
+    }
+
+    /// Clients of the first scheduler.
+    pub fn api(&self) -> Api {
+        Api::to(self.address())
+    }
+
+    /// The URL of the database.
+    pub fn database_url(&self) -> &str {
+        self.database.url()
+    }
+
+    /// Runs a statement on PostgreSQL; none on SQLite.
+    pub fn sql(&self, statement: &str) -> Option<Vec<String>> {
+        self.database.sql(statement)
+    }
+
+    /// What every task of this cluster has in its environment: the home of its runner is the test's own.
+    pub fn home(&self) -> String {
+        format!("HOME={}", self.directory().join("home").display())
+    }
+
+    /// Runs the CLI against the first scheduler.
+    pub async fn baton(&self, arguments: &[&str]) -> Output {
+        crate::run_program(self.baton_command(arguments)).await
+    }
+
+    /// The CLI, pointed at the first scheduler, not started yet.
+    pub fn baton_command(&self, arguments: &[&str]) -> Command {
+        let mut command = programs::command("baton");
+        command
+            .args(arguments)
+            .current_dir(self.directory())
+            .env("HOME", self.directory().join("cli-home"))
+            .env("BATON_ADDRESS", format!("http://{}", self.address()));
+        command
+    }
+
+    /// The command line of the scheduler with this number.
+    pub fn scheduler_command(&self, index: usize) -> Command {
+        let mut command = programs::command("baton-scheduler");
+        command
+            .args(["--listen", &self.addresses[index].to_string(), "--database-url", self.database.url(), "--no-auth"])
+            .args(["--heartbeat-interval", &milliseconds(self.beat), "--grace", &milliseconds(self.grace)]);
+        command
+    }
+
+    fn spawn_scheduler(&self, index: usize) -> Part {
+        let name = format!("scheduler-{index}");
+        Part::start(&name, self.scheduler_command(index), &self.directory().join(format!("{name}.log")))
+    }
+
+    async fn scheduler_is_up(&mut self, index: usize) {
+        let api = Api::to(self.addresses[index]);
+        let part = &mut self.schedulers[index];
+        eventually("the scheduler answers", PATIENCE, || {
+            assert!(part.ended().is_none(), "the scheduler ended as it started:\n{}", part.last_words());
+            let mut schedulers = api.schedulers.clone();
+            async move { schedulers.list_schedulers(v1::ListSchedulersRequest::default()).await.ok().map(drop) }
+        })
+        .await;
+    }
+
+    /// How many schedulers it has.
+    pub fn schedulers(&self) -> usize {
+        self.schedulers.len()
+    }
+
+    /// The process of a scheduler.
+    pub fn scheduler(&mut self, index: usize) -> &mut Part {
+        &mut self.schedulers[index]
+    }
+
+    /// Starts a scheduler that has ended again, at the same address, and waits until it answers.
+    pub async fn start_scheduler(&mut self, index: usize) {
+        assert!(self.schedulers[index].ended().is_some(), "the scheduler still runs");
+        self.schedulers[index] = self.spawn_scheduler(index);
+        self.scheduler_is_up(index).await;
+    }
+
+    /// The command line of a runner.
+    pub fn runner_command(&self, spec: &RunnerSpec) -> Command {
+        let everyone =
+            || self.addresses.iter().map(|address| format!("http://{address}")).collect::<Vec<_>>().join(",");
+        let state = spec.state_dir.clone().unwrap_or_else(|| self.directory().join(format!("runner-{}", spec.id)));
+        let mut command = programs::command("baton-runner");
+        command
+            .args(["--scheduler", &spec.dials.clone().unwrap_or_else(everyone)])
+            .args(["--id", &spec.id, "--slots", &spec.slots.to_string()])
+            .arg("--state-dir")
+            .arg(state)
+            .arg("--work-dir")
+            .arg(spec.work_dir.clone().unwrap_or_else(|| self.work_dir()))
+            .args(["--grace", &milliseconds(self.grace)])
+            .env("HOME", self.directory().join("home"));
+        command.envs(spec.env.iter().map(|(key, value)| (key, value)));
+        for label in &spec.labels {
+            command.args(["--label", label]);
+        }
+        command
+    }
+
+    /// Starts a runner without waiting for it.
+    pub fn spawn_runner(&mut self, spec: RunnerSpec) -> &mut Runner {
+        let name = format!("runner-{}-{}", spec.id, self.runners.len());
+        let part = Part::start(&name, self.runner_command(&spec), &self.directory().join(format!("{name}.log")));
+        self.runners.push(Runner { part, spec });
+        self.runners.last_mut().expect("it was just added")
+    }
+
+    /// Starts a runner and waits until it is online.
+    pub async fn add_runner(&mut self, spec: RunnerSpec) {
+        let id = spec.id.clone();
+        self.spawn_runner(spec);
+        self.runner_is(&id, RunnerState::Online).await;
+    }
+
+    /// A runner, by its id; the one started last when there were several.
+    pub fn runner(&mut self, id: &str) -> &mut Runner {
+        self.runners.iter_mut().rev().find(|runner| runner.spec.id == id).expect("the test started it")
+    }
+
+    /// Takes a runner out of the cluster's hands: dropping it kills watchdog, runner and tasks.
+    pub fn take_runner(&mut self, id: &str) -> Runner {
+        let index = self.runners.iter().rposition(|runner| runner.spec.id == id).expect("the test started it");
+        self.runners.remove(index)
+    }
+
+    /// Waits until the scheduler says this of a runner.
+    pub async fn runner_is(&self, id: &str, state: RunnerState) -> v1::Runner {
+        let api = self.api();
+        eventually(&format!("runner {id} is {}", state.as_str_name()), PATIENCE, || {
+            let mut runners = api.runners.clone();
+            let request = v1::GetRunnerRequest { runner_id: id.to_owned() };
+            async move {
+                let runner = runners.get_runner(request).await.ok()?.into_inner().runner?;
+                (runner.state() == state).then_some(runner)
+            }
+        })
+        .await
+    }
+
+    /// Waits until nothing that this cluster's runners started is alive.
+    pub async fn nothing_left_running(&self) {
+        let home = self.home();
+        eventually("every process of every task is gone", PATIENCE, || {
+            // The runners have the same home; only what they run counts.
+            let ours = programs::path("baton-runner");
+            let left = processes::with_environment(&home)
+                .into_iter()
+                .any(|pid| processes::program(pid).is_some_and(|program| program != ours));
+            std::future::ready((!left).then_some(()))
+        })
+        .await;
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            for part in self.schedulers.iter().chain(self.runners.iter().map(|runner| &runner.part)) {
+                eprintln!("{}", part.last_words());
+            }
+        }
+        // Watchdogs restart what dies, so they go first; then whatever still carries the home of this test.
+        self.runners.clear();
+        let home = self.home();
+        for pid in processes::with_environment(&home) {
+            processes::signal(pid, Signal::KILL);
+        }
+    }
+}
+
+fn milliseconds(duration: Duration) -> String {
+    format!("{}ms", duration.as_millis())
+}

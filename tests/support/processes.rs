@@ -1,0 +1,79 @@
+//! What runs on this machine, read from `/proc`.
+
+use std::{collections::HashSet, fs, path::PathBuf};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::{PATIENCE, eventually};
+
+/// Every process of this machine.
+fn all() -> impl Iterator<Item = i32> {
+    fs::read_dir("/proc").expect("/proc can be read").filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+}
+
+/// The state letter and the parent of a process; none when it is gone.
+fn stat(pid: i32) -> Option<(char, i32)> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name in parentheses may hold anything, so the fields are counted from its end.
+    let mut fields = stat[stat.rfind(')')? + 1..].split_whitespace();
+    Some((fields.next()?.chars().next()?, fields.next()?.parse().ok()?))
+}
+
+/// Whether a process runs, a zombie counting as gone.
+pub fn is_alive(pid: i32) -> bool {
+    stat(pid).is_some_and(|(state, _)| !matches!(state, 'Z' | 'X'))
+}
+
+/// Whether a process has ended and nobody has asked for its result.
+pub fn is_zombie(pid: i32) -> bool {
+    stat(pid).is_some_and(|(state, _)| state == 'Z')
+}
+
+/// The living processes that have exactly this `KEY=value` in the environment they were started with.
+pub fn with_environment(pair: &str) -> Vec<i32> {
+    all()
+        .filter(|pid| {
+            let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+            environment.split(|byte| *byte == 0).any(|entry| entry == pair.as_bytes()) && is_alive(*pid)
+        })
+        .collect()
+}
+
+/// The children of a process, zombies included.
+pub fn children(parent: i32) -> Vec<i32> {
+    all().filter(|pid| stat(*pid).is_some_and(|(_, of)| of == parent)).collect()
+}
+
+/// Everything below a process.
+pub fn descendants(ancestor: i32) -> Vec<i32> {
+    let mut found = Vec::new();
+    let mut seen = HashSet::from([ancestor]);
+    let mut open = vec![ancestor];
+    while let Some(pid) = open.pop() {
+        for child in children(pid) {
+            if seen.insert(child) {
+                found.push(child);
+                open.push(child);
+            }
+        }
+    }
+    found
+}
+
+/// The program that a process runs.
+pub fn program(pid: i32) -> Option<PathBuf> {
+    fs::read_link(format!("/proc/{pid}/exe")).ok()
+}
+
+/// Waits until no process with this `KEY=value` in its environment lives.
+pub async fn gone(pair: &str) {
+    let what = format!("every process with {pair} in its environment ends");
+    eventually(&what, PATIENCE, || std::future::ready(with_environment(pair).is_empty().then_some(()))).await;
+}
+
+/// Sends a signal; one to a process that is gone is no error.
+pub fn signal(pid: i32, signal: Signal) {
+    if let Some(pid) = Pid::from_raw(pid) {
+        let _ = kill_process(pid, signal);
+    }
+}

@@ -1,0 +1,15 @@
+//! Stories of the whole system: real programs on free ports, from the outside.
+
+mod demo;
+mod errors;
+mod examples;
+mod graphs;
+mod grpcurl;
+mod loss;
+mod network;
+mod newcomer;
+mod output;
+mod processes;
+mod protocol;
+mod restarts;
+mod schedulers;

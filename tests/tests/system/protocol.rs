@@ -1,0 +1,232 @@
+//! The heartbeat protocol, frame by frame, with a runner played by hand: the scheduler keeps its side whatever comes.
+
+use std::time::Duration;
+
+use baton_tests::{
+    ByHand, World,
+    by_hand::{ended, running},
+    job, one_task, stories,
+    v1::{Answer, CommandKind, DisconnectReason, Hello, SlotReport, SlotStatus, TaskRef, TaskState, VerdictKind},
+};
+use serde_json::json;
+
+/// An answer about a task, from slot 0.
+fn answer(task: &TaskRef, answer: Answer) -> SlotReport {
+    SlotReport {
+        slot: 0,
+        status: SlotStatus::Idle.into(),
+        task: Some(task.clone()),
+        answer: answer.into(),
+        ..Default::default()
+    }
+}
+
+stories! {
+    /// Rule 3: a rejection is proof, so the task is given out anew under a higher lease, and what the old lease still
+    /// says changes nothing.
+    async fn a_report_under_an_old_lease_changes_nothing(world: World) {
+        let cluster = world.start().await;
+        let mut runner = ByHand::dial(&cluster.api(), ByHand::hello("hand")).await.expect("it is welcome");
+        let id = cluster.run(&one_task("leased", "true")).await;
+        let first = runner.next_run().await.task.expect("it names its task");
+        runner.say(vec![answer(&first, Answer::RejectedBusy)]).await;
+        runner.beat_idle().await;
+        let second = runner.next_run().await.task.expect("it names its task");
+        assert_eq!(second.task_id, first.task_id);
+        assert_eq!(second.attempt, 1, "a rejection burns no attempt");
+        assert!(second.lease > first.lease);
+
+        runner.say(vec![running(0, &second)]).await;
+        cluster.task_is(&id, "work", TaskState::Running).await;
+        runner.say(vec![ended(0, &first, 0)]).await;
+        runner.say(vec![running(0, &second)]).await;
+        runner.say(vec![ended(0, &second, 3)]).await;
+        let view = cluster.done(&id).await;
+        assert_eq!(view.task("work").exit_code, Some(3), "the report of the present lease decides");
+        assert_eq!(view.summary(), "FAILED; work=FAILED");
+    }
+
+    /// Rule 2, seen from the scheduler.
+    async fn idle_counts_only_past_the_ack(world: World) {
+        let cluster = world.start().await;
+        let mut runner = ByHand::dial(&cluster.api(), ByHand::hello("hand")).await.expect("it is welcome");
+        let before = runner.received();
+        let id = cluster.run(&one_task("crossed", "true")).await;
+        let task = runner.next_run().await.task.expect("it names its task");
+        let idle = SlotReport { slot: 0, status: SlotStatus::Idle.into(), ..Default::default() };
+        runner.say_acking(before, vec![idle.clone()]).await;
+        runner.say(vec![running(0, &task)]).await;
+        let view = cluster.task_is(&id, "work", TaskState::Running).await;
+        assert_eq!(view.task("work").attempt, 1);
+
+        // Past the ack it means that the work is gone.
+        runner.say(vec![idle]).await;
+        let view = cluster.done(&id).await;
+        assert_eq!(view.summary(), "FAILED; work=FAILED");
+        assert!(!view.task("work").reason.is_empty());
+    }
+
+    /// Rule 5.
+    async fn a_result_is_acknowledged_as_often_as_it_comes(world: World) {
+        let cluster = world.start().await;
+        let mut runner = ByHand::dial(&cluster.api(), ByHand::hello("hand")).await.expect("it is welcome");
+        let id = cluster.run(&one_task("result", "true")).await;
+        let task = runner.next_run().await.task.expect("it names its task");
+        runner.say(vec![ended(0, &task, 0)]).await;
+        let acked = runner.next(CommandKind::ResultAck).await.expect("the stream lives");
+        assert_eq!(acked.task.as_ref(), Some(&task));
+        runner.say(vec![ended(0, &task, 0)]).await;
+        let acked = runner.next(CommandKind::ResultAck).await.expect("the stream lives");
+        assert_eq!(acked.task.as_ref(), Some(&task));
+        cluster.done(&id).await.finished();
+
+        // The next hello that still holds it is told to forget it.
+        let runner = runner.dial_again(&cluster.api(), vec![ended(0, &task, 0)]).await.expect("it is welcome");
+        let verdict = runner.welcome.verdicts.first().expect("each item has a verdict");
+        assert_eq!(verdict.kind(), VerdictKind::Ack);
+    }
+
+    /// Rule 6.
+    async fn each_item_of_an_inventory_gets_its_verdict(world: World) {
+        let cluster = world.start().await;
+        let mut runner = ByHand::dial(&cluster.api(), ByHand::hello("hand")).await.expect("it is welcome");
+        let id = cluster.run(&one_task("held", "true")).await;
+        let task = runner.next_run().await.task.expect("it names its task");
+        runner.say(vec![running(0, &task)]).await;
+        cluster.task_is(&id, "work", TaskState::Running).await;
+
+        let old = TaskRef { lease: task.lease - 1, ..task.clone() };
+        let unknown = TaskRef { task_id: uuid::Uuid::now_v7().to_string(), attempt: 1, lease: 1 };
+        let inventory = vec![running(0, &task), running(0, &old), running(0, &unknown)];
+        let mut runner = runner.dial_again(&cluster.api(), inventory).await.expect("it is welcome");
+        let verdict = |task: &TaskRef| {
+            let verdicts = &runner.welcome.verdicts;
+            verdicts.iter().find(|verdict| verdict.task.as_ref() == Some(task)).expect("it has one").kind()
+        };
+        assert_eq!(verdict(&task), VerdictKind::Adopt);
+        assert_eq!(verdict(&old), VerdictKind::Reset);
+        assert_eq!(verdict(&unknown), VerdictKind::Reset);
+
+        cluster.ask().terminate(&id, "").await.expect("the wish is stored");
+        let reset = runner.next(CommandKind::Reset).await.expect("the stream lives");
+        assert_eq!(reset.task.as_ref(), Some(&task));
+        // The answer is lost with the stream, so the next hello is told again.
+        let mut runner = runner.dial_again(&cluster.api(), vec![running(0, &task)]).await.expect("it is welcome");
+        assert_eq!(runner.welcome.verdicts[0].kind(), VerdictKind::Cancel);
+        runner.say(vec![answer(&task, Answer::NotHeld)]).await;
+        let view = cluster.done(&id).await;
+        assert_eq!(view.summary(), "TERMINATED; work=TERMINATED");
+    }
+
+    /// Rule 6: what the inventory lacks.
+    async fn a_hello_of_a_new_boot_without_the_task_loses_its_attempt(world: World) {
+        let cluster = world.start().await;
+        let mut runner = ByHand::dial(&cluster.api(), ByHand::hello("hand")).await.expect("it is welcome");
+        let tasks = json!([{"name": "work", "shell": "true", "retry": {"max_attempts": 2}}]);
+        let id = cluster.run(&job("reboot", &tasks)).await;
+        let task = runner.next_run().await.task.expect("it names its task");
+        runner.say(vec![running(0, &task)]).await;
+        cluster.task_is(&id, "work", TaskState::Running).await;
+        let hello = Hello { boot_id: uuid::Uuid::new_v4().to_string(), ..runner.said().clone() };
+        drop(runner);
+        let mut runner = ByHand::dial(&cluster.api(), hello).await.expect("it is welcome");
+        runner.beat_idle().await;
+        let again = runner.next_run().await.task.expect("it names its task");
+        assert_eq!((again.task_id, again.attempt), (task.task_id, 2));
+        assert!(again.lease > task.lease);
+    }
+
+    async fn a_hello_of_the_same_boot_without_a_dispatched_task_burns_nothing(world: World) {
+        let cluster = world.start().await;
+        let mut runner = ByHand::dial(&cluster.api(), ByHand::hello("hand")).await.expect("it is welcome");
+        cluster.run(&one_task("unseen", "true")).await;
+        let task = runner.next_run().await.task.expect("it names its task");
+        // The command was lost on its way: the same process says that it never had it.
+        let mut runner = runner.dial_again(&cluster.api(), Vec::new()).await.expect("it is welcome");
+        runner.beat_idle().await;
+        let again = runner.next_run().await.task.expect("it names its task");
+        assert_eq!((again.task_id, again.attempt), (task.task_id, 1));
+        assert!(again.lease > task.lease);
+    }
+
+    /// Rule 7.
+    async fn of_two_streams_of_one_process_the_later_counts(world: World) {
+        let cluster = world.start().await;
+        let api = cluster.api();
+        let hello = ByHand::hello("hand");
+        let mut first = ByHand::dial(&api, hello.clone()).await.expect("it is welcome");
+        let mut second = ByHand::dial(&api, Hello { conn: 2, ..hello.clone() }).await.expect("it is welcome");
+        let told = first.next(CommandKind::Disconnect).await.and_then(|command| command.disconnect);
+        // It is told, unless the stream was closed before it could be.
+        assert!(told.is_none_or(|told| told.reason() == DisconnectReason::Replaced));
+        assert!(ByHand::dial(&api, hello).await.is_err(), "a stream of the past is not welcome");
+        cluster.run(&one_task("once", "true")).await;
+        assert!(second.next_run().await.task.is_some(), "the later one still counts");
+    }
+
+    /// Rule 11.
+    async fn two_hosts_with_one_id_do_not_push_each_other_out(world: World) {
+        let cluster = world.start().await;
+        let api = cluster.api();
+        let mut first = ByHand::dial(&api, ByHand::hello("hand")).await.expect("it is welcome");
+        let refused = ByHand::dial(&api, ByHand::hello("hand")).await.expect_err("the first one lives");
+        let said = refused.message().to_lowercase();
+        assert!(said.contains("duplicate") || said.contains("in use"), "{said}");
+        cluster.run(&one_task("mine", "true")).await;
+        assert!(first.next_run().await.task.is_some(), "the earlier one still counts");
+    }
+
+    /// Rule 3: a task that every runner refuses does not go round for ever.
+    async fn a_task_that_is_refused_again_and_again_fails_with_that_reason(world: World) {
+        let cluster = world.start().await;
+        let mut runner = ByHand::dial(&cluster.api(), ByHand::hello("hand")).await.expect("it is welcome");
+        let id = cluster.run(&one_task("refused", "true")).await;
+        let mut refusals = 0;
+        let view = loop {
+            tokio::select! {
+                run = runner.next_run() => {
+                    let task = run.task.expect("it names its task");
+                    refusals += 1;
+                    assert!(refusals <= 10, "it goes round for ever");
+                    runner.say(vec![answer(&task, Answer::RejectedSpec)]).await;
+                    runner.beat_idle().await;
+                }
+                view = cluster.done(&id) => break view,
+            }
+        };
+        assert_eq!(view.summary(), "FAILED; work=FAILED");
+        assert_eq!(refusals, 5);
+        assert!(!view.task("work").reason.is_empty());
+    }
+
+    /// Rule 14.
+    async fn a_runner_from_the_future_is_served(world: World) {
+        let cluster = world.start().await;
+        let mut hello = ByHand::hello("hand");
+        hello.protocol_version = 7;
+        hello.capabilities.push("teleport".to_owned());
+        let mut runner = ByHand::dial(&cluster.api(), hello).await.expect("it is welcome");
+        assert_eq!(runner.welcome.protocol_version, 1, "the scheduler says what it speaks");
+        let id = cluster.run(&one_task("old-news", "true")).await;
+        let task = runner.next_run().await.task.expect("it names its task");
+        let mut report = running(0, &task);
+        report.answer = 99;
+        runner.say(vec![report]).await;
+        runner.say(vec![ended(0, &task, 0)]).await;
+        cluster.done(&id).await.finished();
+    }
+
+    /// A runner that acknowledges nothing is not left to hold a task for ever.
+    async fn a_command_without_an_answer_closes_the_stream(world: World) {
+        let cluster = world.beat(Duration::from_millis(500)).grace(Duration::from_millis(200)).start().await;
+        let mut runner = ByHand::dial(&cluster.api(), ByHand::hello("hand")).await.expect("it is welcome");
+        let id = cluster.run(&one_task("deaf", "true")).await;
+        runner.next_run().await;
+        // Nothing is said any more: first the task is asked back, then the stream is closed, then the runner is lost.
+        assert!(runner.next(CommandKind::Reset).await.is_some());
+        while runner.next(CommandKind::GoOn).await.is_some() {}
+        let view = cluster.done(&id).await;
+        assert_eq!(view.summary(), "FAILED; work=FAILED");
+        assert!(view.task("work").reason.contains("lost"), "{}", view.reasons());
+    }
+}
