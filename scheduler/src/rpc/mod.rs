@@ -15,3 +15,5 @@ mod schedulers;
 pub(crate) mod server;
 mod status;
 mod watch;
+
+pub(crate) use api::{Api, STREAMS_MAX};

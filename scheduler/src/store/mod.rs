@@ -15,16 +15,17 @@ pub(crate) mod sql;
 pub mod task;
 #[cfg(test)]
 pub(crate) mod testing;
+mod wake;
 
 use std::{fs::File, sync::Arc};
 
 use sea_orm::{
     AccessMode, ConnectionTrait as _, DatabaseConnection, DatabaseTransaction, DbBackend, IsolationLevel, QueryResult,
-    SqliteTransactionMode, Statement, TransactionOptions, TransactionTrait as _,
+    SqliteTransactionMode, Statement, TransactionOptions, TransactionTrait as _, sqlx::postgres::PgPool,
 };
 
 pub(crate) use self::open::without_password;
-pub use self::{error::Error, open::Settings};
+pub use self::{error::Error, open::Settings, wake::Wakes};
 
 /// The database of a scheduler, open. Clones share it.
 #[derive(Debug, Clone)]
@@ -36,6 +37,8 @@ pub struct Store {
     beats: DatabaseConnection,
     /// Everything that only reads.
     reader: DatabaseConnection,
+    /// Where other schedulers are heard, on PostgreSQL.
+    listening: Option<PgPool>,
     /// The output of tasks.
     logs: log::Logs,
     /// The versions of job configs used last.
@@ -101,6 +104,9 @@ impl Store {
     /// Closes every connection, once what they do is done. Output that was taken in is stored first.
     pub async fn close(&self) -> Result<(), Error> {
         self.logs.close().await?;
+        if let Some(listening) = &self.listening {
+            listening.close().await;
+        }
         for connection in [&self.reader, &self.beats, &self.writer] {
             connection.clone().close().await?;
         }

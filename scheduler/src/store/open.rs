@@ -139,6 +139,7 @@ async fn open_sqlite(path: &Path) -> Result<Store, Error> {
         beats: writer.clone(),
         writer,
         reader,
+        listening: None,
         logs,
         definitions: Arc::default(),
         _lock: Some(Arc::new(lock)),
@@ -225,6 +226,9 @@ async fn open_postgres(url: &str) -> Result<Store, Error> {
             pool.map(DatabaseConnection::from).map_err(|error| cannot_connect(&address, &error))
         }
     };
+    // The listener holds its connection for ever, so it has one of its own.
+    let listening = PgPoolOptions::new().max_connections(1).acquire_timeout(ACQUIRE_TIMEOUT);
+    let listening = listening.connect_lazy_with(options.clone());
     let writer = pool(1).await?;
     migrate::<Migrator>(&writer, DbBackend::Postgres).await?;
     migrate::<LogMigrator>(&writer, DbBackend::Postgres).await?;
@@ -235,6 +239,7 @@ async fn open_postgres(url: &str) -> Result<Store, Error> {
         writer,
         beats: pool(1).await?,
         reader,
+        listening: Some(listening),
         logs,
         definitions: Arc::default(),
         _lock: None,
@@ -246,7 +251,7 @@ fn cannot_connect(address: &str, error: &sqlx::Error) -> Error {
     let advice = match code.as_deref() {
         Some("28P01" | "28000") => "; look at the user and password of --database-url and at pg_hba.conf",
         Some("3D000") => "; make the database first: createdb NAME",
-        Some("53300") => "; raise max_connections of the server, a scheduler uses eleven",
+        Some("53300") => "; raise max_connections of the server, a scheduler uses twelve",
         Some(_) => "",
         None => "; is the server running, and are host and port of --database-url right?",
     };
