@@ -216,7 +216,10 @@ impl Link {
         }
         let client = HeartbeatServiceClient::new(channel).max_decoding_message_size(FRAME_MAX);
         let over = self.carry(client, conn, &endpoint, outgoing, frames).await;
-        self.present.send_replace(None);
+        if !matches!(over, Over::Goodbye) {
+            // A runner that leaves still ships its last output there.
+            self.present.send_replace(None);
+        }
         if self.events.send(Event::Closed { conn }).await.is_err() {
             return Over::Goodbye;
         }
