@@ -5,6 +5,7 @@ use std::{
     fmt::{self, Write as _},
     io,
     process::ExitCode,
+    time::Duration,
 };
 
 use serde_json::{Value, json};
@@ -258,6 +259,11 @@ pub fn root_cause(error: &(dyn std::error::Error + 'static)) -> String {
     let text = text.split(" (os error").next().unwrap_or_default();
     let mut letters = text.chars();
     letters.next().map_or_else(String::new, |first| first.to_lowercase().collect::<String>() + letters.as_str())
+}
+
+/// When the scheduler says that the same request may work, if it does.
+pub fn retry_after(status: &Status) -> Option<Duration> {
+    status.get_details_retry_info()?.retry_delay
 }
 
 /// Whether the connection broke, as opposed to a scheduler that refused.

@@ -14,6 +14,7 @@ mod follow;
 mod output;
 mod problem;
 mod selector;
+mod trace;
 mod view;
 
 use std::{io::Write as _, process::ExitCode};
@@ -39,7 +40,10 @@ fn main() -> ExitCode {
 fn start(cli: Cli, context: &Context) -> Result<Exit, Error> {
     let runtime = match cli.command {
         Command::Dev(args) => return commands::dev::run(context, args, cli.global.verbose),
-        _ => tokio::runtime::Builder::new_current_thread().enable_all().build()?,
+        _ => {
+            trace::client(cli.global.verbose);
+            tokio::runtime::Builder::new_current_thread().enable_all().build()?
+        }
     };
     let exit = runtime.block_on(dispatch(cli.command, context));
     // A question that was never answered still waits for the terminal, and nobody waits for it.
