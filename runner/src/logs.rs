@@ -1,0 +1,68 @@
+//! Ships what tasks write to the scheduler, by offset, while they write it.
+//!
+//! Tasks write to files, so neither a slow scheduler nor a dead one ever holds a task up, and nothing passes through
+//! the runner's memory but the chunk under way. What is stored is freed on disk at once, what is beyond the limit is
+//! freed as it appears, both by punching holes, so that output cannot fill the disk. Where the file system cannot
+//! punch holes, output beyond the limit stays on disk until its task has ended.
+//!
+//! A change is told by inotify (one watch for the directory), not polled for. Chunks are sent when 1 KiB is there, or
+//! after a twentieth of a second: a connection is killed over masses of tiny unread frames (h2), and a reader does not
+//! notice the difference. They travel on a connection of their own and are windowed by what the scheduler says it has
+//! stored; a new connection goes on from there. A result never waits for its log.
+
+mod files;
+mod output;
+mod shipper;
+
+use std::time::Duration;
+
+pub(crate) use files::Files;
+use tokio::{
+    sync::{mpsc, oneshot, watch},
+    time::timeout,
+};
+use tonic::transport::Endpoint;
+
+use crate::task::TaskRef;
+
+/// What the shipper is told.
+enum Message {
+    Opened(TaskRef, Files),
+    Ended(TaskRef),
+    /// Say when nothing of an ended task is left to ship.
+    Empty(oneshot::Sender<()>),
+}
+
+/// Speaks to the shipper.
+#[derive(Clone)]
+pub(crate) struct Handle(mpsc::UnboundedSender<Message>);
+
+impl Handle {
+    /// A task writes to these files.
+    pub(crate) fn opened(&self, task: TaskRef, files: Files) {
+        // It is gone only when the runner is.
+        let _ = self.0.send(Message::Opened(task, files));
+    }
+
+    /// A task writes no more.
+    pub(crate) fn ended(&self, task: TaskRef) {
+        let _ = self.0.send(Message::Ended(task));
+    }
+
+    /// Waits, but not for long, until what has ended is shipped. What is not waits on disk for the next boot.
+    pub(crate) async fn empty(&self, at_most: Duration) {
+        let (sender, empty) = oneshot::channel();
+        if self.0.send(Message::Empty(sender)).is_ok() {
+            let _ = timeout(at_most, empty).await;
+        }
+    }
+}
+
+/// Starts with what an earlier boot left in `dir` and ships to the endpoint of the moment, until dropped.
+pub(crate) fn start(
+    dir: std::path::PathBuf,
+    endpoint: watch::Receiver<Option<Endpoint>>,
+) -> (Handle, impl Future<Output = ()> + Send) {
+    let (sender, messages) = mpsc::unbounded_channel();
+    (Handle(sender), shipper::Shipper::new(dir, messages).run(endpoint))
+}

@@ -1,0 +1,106 @@
+//! The two output files of an attempt. Their names say whose they are and how much is kept, so that a later boot can
+//! ship what an earlier one could not.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io,
+    os::unix::fs::OpenOptionsExt as _,
+    path::{Path, PathBuf},
+};
+
+use crate::task::TaskRef;
+
+/// How much of a task's output is kept when its spec does not say.
+const LIMIT_DEFAULT: u64 = 64 * 1024 * 1024;
+
+const STDOUT: &str = "out";
+const STDERR: &str = "err";
+
+/// The output files of one attempt.
+#[derive(Debug, Clone)]
+pub(crate) struct Files {
+    base: PathBuf,
+    pub(super) limit: u64,
+}
+
+impl Files {
+    pub(crate) fn of(dir: &Path, task: TaskRef, limit: u64) -> Self {
+        let limit = if limit == 0 { LIMIT_DEFAULT } else { limit };
+        Self { base: dir.join(format!("{}_{}_{}_{limit}", task.id, task.attempt, task.lease)), limit }
+    }
+
+    /// Every attempt that has files in a directory.
+    pub(super) fn all_in(dir: &Path) -> Vec<(TaskRef, Self)> {
+        let Ok(entries) = fs::read_dir(dir) else { return Vec::new() };
+        let mut found: Vec<_> = entries.filter_map(|entry| parse(&entry.ok()?.path())).collect();
+        found.sort_by_key(|(task, _)| *task);
+        found.dedup_by_key(|(task, _)| *task);
+        found
+    }
+
+    /// Whose output a file is, by its name.
+    pub(super) fn whose(name: &str) -> Option<(TaskRef, usize)> {
+        let (stem, kind) = name.rsplit_once('.')?;
+        let stream = [STDOUT, STDERR].iter().position(|known| *known == kind)?;
+        let mut words = stem.split('_');
+        let id = words.next()?.parse().ok()?;
+        let task = TaskRef { id, attempt: words.next()?.parse().ok()?, lease: words.next()?.parse().ok()? };
+        Some((task, stream))
+    }
+
+    /// The path of standard output (0) or standard error (1).
+    pub(super) fn path(&self, stream: usize) -> PathBuf {
+        // Not `with_extension`: the base has no dot, and is to keep what it has.
+        let mut path = self.base.clone().into_os_string();
+        path.push(".");
+        path.push([STDOUT, STDERR][stream]);
+        path.into()
+    }
+
+    /// Makes both, empty. Opened to append, so that processes that share one never overwrite each other.
+    pub(crate) fn create(&self) -> io::Result<(File, File)> {
+        let create = |stream| {
+            OpenOptions::new().append(true).create(true).mode(0o600).open(self.path(stream))
+        };
+        Ok((create(0)?, create(1)?))
+    }
+
+    /// How many bytes were written to each.
+    pub(crate) fn sizes(&self) -> (u64, u64) {
+        let size = |stream| fs::metadata(self.path(stream)).map_or(0, |file| file.len());
+        (size(0), size(1))
+    }
+
+    /// Removes both.
+    pub(crate) fn remove(&self) {
+        for stream in [0, 1] {
+            let _ = fs::remove_file(self.path(stream));
+        }
+    }
+}
+
+fn parse(path: &Path) -> Option<(TaskRef, Files)> {
+    let name = path.file_name()?.to_str()?;
+    let (task, _) = Files::whose(name)?;
+    let stem = name.rsplit_once('.')?.0;
+    let limit = stem.rsplit_once('_')?.1.parse().ok()?;
+    Some((task, Files { base: path.with_file_name(stem), limit }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_later_boot_knows_whose_files_it_finds() {
+        let dir = tempfile::tempdir().unwrap();
+        let task = TaskRef { id: uuid::Uuid::from_u128(9), attempt: 2, lease: 77 };
+        let files = Files::of(dir.path(), task, 1000);
+        files.create().unwrap();
+        let found = Files::all_in(dir.path());
+        assert_eq!((found.len(), found[0].0, found[0].1.limit), (1, task, 1000));
+        assert_eq!(found[0].1.path(1), files.path(1));
+        files.remove();
+        assert!(Files::all_in(dir.path()).is_empty());
+    }
+}
