@@ -406,6 +406,126 @@ async fn a_diff_tells_by_its_exit_code_whether_something_would_change() {
 }
 
 #[tokio::test]
+async fn a_bad_file_is_shown_where_it_is_bad_and_never_sent() {
+    let fake = Fake::start().await;
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("bad.yaml");
+    std::fs::write(&path, "name: bad\ntasks:\n  - name: a\n    needs: [aa]\n    shel: x\n").unwrap();
+    let path = path.to_str().unwrap();
+    for words in [&["validate", "-f", path][..], &["apply", "-f", path], &["diff", "-f", path]] {
+        let ended = fake.baton(words).await;
+        assert_eq!(ended.code, 1, "{words:?}");
+        assert!(ended.stderr.contains(&format!("{path}:5:5 error: unknown key \"shel\"\n")), "{}", ended.stderr);
+        assert!(ended.stderr.contains(&format!("{path}:4:13 error:")), "{}", ended.stderr);
+        assert!(ended.stderr.ends_with(&format!("problems in {path}\n")), "{}", ended.stderr);
+    }
+    assert!(fake.requests::<ApplyRequest>().is_empty());
+}
+
+#[tokio::test]
+async fn what_only_the_scheduler_refuses_is_shown_in_the_file_too() {
+    let fake = Fake::start().await;
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("hello.yaml");
+    std::fs::write(&path, "name: hello\ntasks:\n  - name: a\n    shell: echo\n").unwrap();
+    let path = path.to_str().unwrap();
+    let details = ErrorDetails::with_bad_request_violation("tasks[0].shell", "line 4, column 12: no runner knows it");
+    fake.answers::<ApplyResponse>(Err(Status::with_error_details(Code::InvalidArgument, "refused", details)));
+    let ended = fake.baton(&["apply", "-f", path]).await;
+    assert_eq!(ended.code, 1);
+    let expected = format!("{path}:4:12 error: no runner knows it\n    3 |   - name: a\n    4 |     shell: echo\n");
+    assert!(ended.stderr.starts_with(&expected), "{}", ended.stderr);
+}
+
+#[tokio::test]
+async fn a_description_tells_everything_there_is() {
+    let fake = Fake::start().await;
+    let config = JobConfig {
+        name: "orders-etl".into(),
+        namespace: "data".into(),
+        params: HashMap::from([("day".into(), "today".into())]),
+        tasks: vec![TaskConfig {
+            name: "join".into(),
+            target: Some(task_config::Target::Shell("one\ntwo\n".into())),
+            needs: vec!["extract".into()],
+            retry: Some(Retry { max_attempts: 3, delay: Some(prost_types::Duration { seconds: 30, nanos: 0 }) }),
+            trigger_rule: TriggerRule::AllDone.into(),
+            ..TaskConfig::default()
+        }],
+        ..JobConfig::default()
+    };
+    fake.answers(Ok(GetResponse {
+        job_config: Some(StoredJobConfig {
+            version: 6,
+            latest_version: 7,
+            task_count: 1,
+            config: Some(config),
+            source: "name: orders-etl\n".into(),
+            create_time: at(0),
+            ..StoredJobConfig::default()
+        }),
+    }));
+    let ended = fake.baton(&["describe", "config", "orders-etl", "--version", "6", "-n", "data"]).await;
+    let expected = "\
+config      orders-etl
+namespace   data
+version     v6 (the newest is v7)
+applied     2025-11-30T12:00:00Z
+params      day=today
+tasks       1
+
+  join
+  shell     one
+            two
+  needs     extract
+  rule      all_done
+  attempts  3, 30s apart
+";
+    assert_eq!(ended.stdout, expected, "{}", ended.stderr);
+    let request = &fake.requests::<GetRequest>()[0];
+    assert_eq!((request.namespace.as_str(), request.version), ("data", 6));
+    let source = fake.baton(&["describe", "config", "orders-etl", "--source"]).await;
+    assert_eq!(source.stdout, "name: orders-etl\n", "it can be edited and applied again");
+
+    let attempts = vec![Attempt {
+        number: 1,
+        runner_id: "etl-1".into(),
+        reason: "exit code 1".into(),
+        start_time: at(1),
+        end_time: at(4),
+        gone: true,
+        ..Attempt::default()
+    }];
+    let second = Task { attempt: 2, max_attempts: 3, attempts, ..task("join", TaskState::Running) };
+    fake.answers(Ok(GetTaskResponse { task: Some(second) }));
+    let ended = fake.baton(&["describe", "task", "7be0d21c/join"]).await;
+    assert!(ended.stdout.contains("attempt     2 of 3\n"), "{}", ended.stdout);
+    assert!(ended.stdout.ends_with("\nearlier attempts\n  1      3s  etl-1  exit code 1\n"), "{}", ended.stdout);
+    assert!(ended.stderr.contains("baton explain 7be0d21c/join"), "{}", ended.stderr);
+}
+
+#[tokio::test]
+async fn tasks_are_listed_folded_and_a_group_with_its_shards() {
+    let fake = Fake::start().await;
+    let group = Task { kind: TaskKind::Group.into(), shard_count: Some(2), ..task("resize", TaskState::Running) };
+    let shard = Task {
+        id: "shard-1".into(),
+        kind: TaskKind::Shard.into(),
+        shard_index: Some(1),
+        group_id: group.id.clone(),
+        ..task("resize", TaskState::Running)
+    };
+    fake.answers(Ok(GetTaskResponse { task: Some(group.clone()) }));
+    fake.answers(Ok(ListTasksResponse { tasks: vec![group, shard], ..ListTasksResponse::default() }));
+    assert_eq!(fake.baton(&["get", "tasks", "7be0d21c"]).await.code, 0);
+    let ended = fake.baton(&["get", "tasks", "7be0d21c/resize", "-o", "name"]).await;
+    assert_eq!(ended.stdout, "7be0d21c/resize\n7be0d21c/resize#1\n", "names that every other command takes");
+    let requests = fake.requests::<ListTasksRequest>();
+    assert!(requests[0].fold_shards && requests[0].name.is_empty());
+    assert!(!requests[1].fold_shards && requests[1].name == "resize");
+}
+
+#[tokio::test]
 async fn a_completion_script_and_help_need_no_scheduler() {
     for words in [&["completion", "bash"][..], &["help"], &["version"], &["get", "jobs", "--help"]] {
         let ended = run(command("127.0.0.1:1", words)).await;
