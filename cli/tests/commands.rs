@@ -353,7 +353,7 @@ async fn writes_say_what_they_did_and_how_to_see_it() {
     let ended = fake.baton(&["terminate", "7be0d21c/join", "--grace", "1m", "--reason", "wrong day"]).await;
     assert_eq!(
         (ended.stdout.as_str(), ended.stderr.as_str()),
-        ("7be0d21c/join: 2 tasks are ended\n", "see it end: baton watch 7be0d21c\n")
+        ("7be0d21c/join: 2 tasks are being ended\n", "see it end: baton watch 7be0d21c\n")
     );
     let request = &fake.requests::<TerminateRequest>()[0];
     assert_eq!((request.name.as_str(), request.grace.map(|grace| grace.seconds)), ("join", Some(60)));
