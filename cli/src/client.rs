@@ -24,7 +24,7 @@ use uuid::Uuid;
 
 use crate::{
     backoff::Backoff,
-    errors::{Error, is_broken_connection, retry_after, root_cause},
+    errors::{Error, is_broken_connection, not_a_scheduler, retry_after, root_cause},
 };
 
 /// How long a connection may take to come about.
@@ -151,6 +151,9 @@ impl Client {
                 Ok(Err(status)) => status,
                 Err(_) => return Err(self.timed_out()),
             };
+            if let Some(cause) = not_a_scheduler(&status) {
+                return Err(Error::Unreachable { address: self.address.clone(), cause });
+            }
             let asked_for = retry_after(&status);
             if asked_for.is_none() && !is_broken_connection(&status) {
                 return Err(status.into());

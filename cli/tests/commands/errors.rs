@@ -1,6 +1,7 @@
 //! What is said when something goes wrong.
 
 use baton::v1::*;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, FieldViolation, StatusExt as _};
 
@@ -91,4 +92,23 @@ async fn a_reader_that_has_seen_enough_is_no_error() {
     let ended =
         tokio::time::timeout(std::time::Duration::from_mins(1), child.wait_with_output()).await.unwrap().unwrap();
     assert_eq!((ended.status.code(), String::from_utf8_lossy(&ended.stderr).as_ref()), (Some(0), ""));
+}
+
+#[tokio::test]
+async fn a_web_server_is_not_taken_for_a_scheduler() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n").await;
+                while stream.read(&mut [0; 1024]).await.is_ok_and(|count| count > 0) {}
+            });
+        }
+    });
+    let ended = run(command(&address, &["get", "jobs"])).await;
+    assert_eq!(ended.code, 6);
+    // Whether the connection breaks before or after its answer is read is up to the machine.
+    let expected = format!("error: cannot reach a scheduler at {address}: ");
+    assert!(ended.stderr.starts_with(&expected), "{}", ended.stderr);
 }
