@@ -3,6 +3,8 @@
 
 pub mod definition;
 pub mod gate;
+#[cfg(test)]
+mod gate_properties;
 pub mod graph;
 pub mod output;
 pub mod params;
