@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::{read, render, schema};
+use super::{read, render};
 
 const GOOD: &str = "\
 name: etl
@@ -35,17 +35,6 @@ fn try_out(source: &str) {
 #[test]
 fn the_good_file_is_good() {
     assert_eq!(read(GOOD, "default").map(|documents| documents.len()), Ok(2));
-}
-
-#[test]
-fn the_schema_describes_what_the_reader_takes() {
-    let schema = schema();
-    assert_eq!(schema["$ref"], "#/$defs/JobConfig");
-    let task = &schema["$defs"]["TaskConfig"];
-    assert_eq!(task["additionalProperties"], false);
-    assert_eq!(task["properties"]["shards"]["$ref"], "#/$defs/Shards");
-    assert_eq!(task["properties"]["on_failure"]["enum"], serde_json::json!(["fail", "stop", "ignore"]));
-    assert_eq!(task["properties"]["priority"]["minimum"], -100);
 }
 
 proptest! {

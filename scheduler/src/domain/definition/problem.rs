@@ -183,6 +183,7 @@ pub fn closest<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> Opt
 /// Draws a problem for a person: where it is, what it is, the line before and the line it is on, with the place marked
 /// and what to do beside the mark. Ends with a newline.
 pub fn render(problem: &Problem, source: &str, file_name: &str, color: bool) -> String {
+    let source = source.strip_prefix('\u{feff}').unwrap_or(source);
     let paint = |code: &'static str| if color { code } else { "" };
     let (bold, red, blue, plain) = (paint("\x1b[1m"), paint("\x1b[1;31m"), paint("\x1b[34m"), paint("\x1b[0m"));
     let message = &problem.message;
