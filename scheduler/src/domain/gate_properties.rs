@@ -75,7 +75,8 @@ impl<'w> Run<'w> {
         Self { world, graph, parents, ends: vec![None; nodes], running: vec![], starts: vec![0; nodes], stopped: false }
     }
 
-    fn to_its_end(mut self) -> Self {
+    /// Runs the job until nothing of it runs.
+    fn ended(mut self) -> Self {
         for node in 0..self.graph.len() as u32 {
             if !self.world.tasks[node as usize].enabled {
                 self.end(node, End::Skipped(SkipCause::Condition));
@@ -137,16 +138,16 @@ impl<'w> Run<'w> {
     fn assert_may_start(&self, node: u32) {
         let fate = &self.world.tasks[node as usize];
         let parents = self.graph.parents(node);
-        let ended: Vec<Outcome> = parents.iter().filter_map(|&parent| self.outcome(parent)).collect();
+        let outcomes: Vec<Outcome> = parents.iter().filter_map(|&parent| self.outcome(parent)).collect();
         let early = match fate.rule {
             TriggerRule::Always => true,
-            TriggerRule::OneSuccess => ended.contains(&Outcome::Succeeded),
-            TriggerRule::OneFailed => ended.contains(&Outcome::Failed),
-            TriggerRule::OneDone => ended.iter().any(|outcome| *outcome != Outcome::Skipped),
+            TriggerRule::OneSuccess => outcomes.contains(&Outcome::Succeeded),
+            TriggerRule::OneFailed => outcomes.contains(&Outcome::Failed),
+            TriggerRule::OneDone => outcomes.iter().any(|outcome| *outcome != Outcome::Skipped),
             _ => false,
         };
-        assert!(early || ended.len() == parents.len(), "task {node} started before its gate");
-        assert!(early || holds(fate.rule, &ended), "task {node} started against its rule");
+        assert!(early || outcomes.len() == parents.len(), "task {node} started before its gate");
+        assert!(early || holds(fate.rule, &outcomes), "task {node} started against its rule");
     }
 
     fn outcome(&self, node: u32) -> Option<Outcome> {
@@ -207,17 +208,15 @@ fn evaluate(world: &World) -> Vec<Option<End>> {
                     _ => Outcome::Failed,
                 })
             };
-            let end = if !fate.enabled {
-                Some(End::Skipped(SkipCause::Condition))
-            } else if let Some(parents) = parents.iter().map(outcome).collect::<Option<Vec<_>>>() {
-                Some(match (holds(fate.rule, &parents), fate.when, closed_by_failure(fate.rule, &parents)) {
+            let known: Option<Vec<Outcome>> = parents.iter().map(outcome).collect();
+            let decided = known.map(|parents| {
+                match (holds(fate.rule, &parents), fate.when, closed_by_failure(fate.rule, &parents)) {
                     (true, true, _) => fate.end,
                     (true, false, _) | (false, _, false) => End::Skipped(SkipCause::Condition),
                     (false, _, true) => End::Skipped(SkipCause::UpstreamFailed),
-                })
-            } else {
-                None
-            };
+                }
+            });
+            let end = if fate.enabled { decided } else { Some(End::Skipped(SkipCause::Condition)) };
             news |= end.is_some();
             ends[node] = end;
         }
@@ -233,7 +232,7 @@ fn gates_decided_one_end_at_a_time_agree_with_a_look_at_everything() {
     let add = |place: usize, more: usize| counts[place].set(counts[place].get() + more);
     let mut runner = TestRunner::new(Config { cases: CASES, failure_persistence: None, ..Config::default() });
     let outcome = runner.run(&worlds(&[OnFailure::Fail, OnFailure::Ignore]), |world| {
-        let run = Run::new(&world).to_its_end();
+        let run = Run::new(&world).ended();
         let seen = evaluate(&world);
         for (node, fate) in world.tasks.iter().enumerate() {
             let parents: Vec<_> =
@@ -261,7 +260,7 @@ fn gates_decided_one_end_at_a_time_agree_with_a_look_at_everything() {
 fn a_job_that_stops_ends_whatever_runs_and_waits() {
     let mut runner = TestRunner::new(Config { cases: CASES, failure_persistence: None, ..Config::default() });
     let outcome = runner.run(&worlds(&OnFailure::ALL), |world| {
-        let run = Run::new(&world).to_its_end();
+        let run = Run::new(&world).ended();
         prop_assert!(run.ends.iter().all(Option::is_some), "a task is left: {:?}", run.ends);
         prop_assert!(run.starts.iter().all(|starts| *starts <= 1));
         Ok(())

@@ -170,10 +170,12 @@ pub fn closest<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> Opt
         return None;
     }
     let given = given.to_lowercase();
-    let slips_max = 1 + given.chars().count() / 4;
+    // In a short name every other short name would be close.
+    let slips_max = (given.chars().count() / 3).min(4);
     known
         .into_iter()
-        .filter(|name| name.len().abs_diff(given.len()) <= slips_max + 3 && name.len() <= LEN_MAX)
+        .filter(|name| name.len() <= LEN_MAX)
+        .filter(|name| name.chars().count().abs_diff(given.chars().count()) <= slips_max)
         .map(|name| (strsim::damerau_levenshtein(&given, &name.to_lowercase()), name))
         .filter(|&(slips, _)| slips <= slips_max)
         .min_by_key(|&(slips, _)| slips)
@@ -307,5 +309,6 @@ mod tests {
         assert_eq!(closest("jion", known), Some("join"));
         assert_eq!(closest("JOIN", known), Some("join"));
         assert_eq!(closest("publish", known), None);
+        assert_eq!(closest("u", ["t"]), None);
     }
 }

@@ -197,7 +197,9 @@ impl Walk<'_> {
                 if std::mem::replace(&mut self.looping, true) {
                     self.fault("a loop cannot stand in a loop", inner.span());
                 }
-                parts(statement).into_iter().for_each(|part| self.statement(part));
+                for part in parts(statement) {
+                    self.statement(part);
+                }
                 self.looping = false;
                 return;
             }
@@ -206,7 +208,7 @@ impl Walk<'_> {
             ast::Stmt::Set(inner) => self.fault(NO_NAMES, inner.span()),
             ast::Stmt::SetBlock(inner) => self.fault(NO_NAMES, inner.span()),
             ast::Stmt::FilterBlock(inner) => {
-                self.fault("a filter stands behind a value: {{ x | upper }}", inner.span())
+                self.fault("a filter stands behind a value: {{ x | upper }}", inner.span());
             }
             ast::Stmt::AutoEscape(inner) => self.fault("nothing is escaped: values come out as they are", inner.span()),
             ast::Stmt::Do(inner) => self.fault("there is nothing to do here", inner.span()),

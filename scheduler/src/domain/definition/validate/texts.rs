@@ -184,7 +184,8 @@ impl Checker<'_> {
             }
             (Name::State(task) | Name::Output(task), _) => match (self.nodes.get(task.as_str()), node) {
                 (Some(&other), Some(node)) if other == node => {
-                    Fault::new("a task cannot look at itself", at).suggest("name a task that comes before it")
+                    let message = format!("task {task:?} cannot look at itself");
+                    Fault::new(message, at).suggest("name a task that comes before it")
                 }
                 (Some(&other), Some(node)) => return self.asked.push((other, node, path.clone(), at)),
                 _ => {
