@@ -4,6 +4,8 @@
 pub mod command;
 pub mod definition;
 pub mod gate;
+#[cfg(test)]
+mod gate_properties;
 pub mod graph;
 pub mod heartbeat;
 pub mod job;
