@@ -18,7 +18,7 @@ use uuid::Uuid;
 
 use crate::{
     config::Config,
-    flow::{Engine, engine},
+    flow::Engine,
     rpc::{Api, STREAMS_MAX, server},
     store::Store,
 };
@@ -70,7 +70,7 @@ impl Scheduler {
         let tx = store.begin().await?;
         store::scheduler::register(&tx, id, &address, env!("CARGO_PKG_VERSION")).await?;
         tx.commit().await?;
-        let settings = engine::Settings { store: store.clone(), timing: config.timing, scheduler: id, address };
+        let settings = flow::Settings { store: store.clone(), timing: config.timing, scheduler: id, address };
         let (engine, turning) = Engine::start(settings);
         let api = Api {
             store,
