@@ -47,8 +47,9 @@ pub struct Global {
     /// The namespace; in listings all of them when not given.
     #[arg(short, long, global = true, env = "BATON_NAMESPACE", value_name = "NAME")]
     pub namespace: Option<String>,
-    /// How to print; a table on a terminal and tab-separated text in a pipe when not given.
-    #[arg(short, long, global = true, value_enum, value_name = "FORMAT")]
+    /// table, wide, json (the scheduler's answer as grpcurl prints it), yaml or name; when not given, a table on a
+    /// terminal and tab-separated text in a pipe.
+    #[arg(short, long, global = true, value_enum, value_name = "FORMAT", hide_possible_values = true)]
     pub output: Option<Format>,
     /// No colours; `NO_COLOR` says the same.
     #[arg(long, global = true)]
@@ -59,8 +60,8 @@ pub struct Global {
     /// Say more about what happens; twice for all of it.
     #[arg(short, long, global = true, action = ArgAction::Count)]
     pub verbose: u8,
-    /// How to write times in tables.
-    #[arg(long, global = true, value_enum, value_name = "HOW")]
+    /// Times in tables: local, utc, relative or rfc3339; when not given, local on a terminal and rfc3339 in a pipe.
+    #[arg(long, global = true, value_enum, value_name = "HOW", hide_possible_values = true)]
     pub time: Option<TimeMode>,
     /// How long the scheduler may take to answer.
     #[arg(long, global = true, default_value = "30s", value_parser = selector::span, value_name = "SPAN")]

@@ -1,6 +1,6 @@
 //! The connection to a scheduler.
 //!
-//! Every call may be sent again when its connection breaks: reads change nothing, writes carry a request id under
+//! Every call may be sent again when its connection breaks or when the scheduler asks for it: reads change nothing, writes carry a request id under
 //! which the scheduler answers a repetition with the stored answer, draining twice is draining once.
 
 use std::{
@@ -19,16 +19,17 @@ use tonic::{
     Request, Response, Status, Streaming,
     transport::{Channel, Endpoint},
 };
+use tracing::debug;
 use uuid::Uuid;
 
 use crate::{
     backoff::Backoff,
-    errors::{Error, is_broken_connection, root_cause},
+    errors::{Error, is_broken_connection, not_a_scheduler, retry_after, root_cause},
 };
 
 /// How long a connection may take to come about.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a call whose connection broke is repeated.
+/// How long a call that did not get through is repeated.
 const RETRY_FOR: Duration = Duration::from_secs(5);
 /// The largest answer that is taken in. A job carries up to 1,000 tasks with 64 KiB of output each.
 const MESSAGE_BYTES_MAX: usize = 128 * 1024 * 1024;
@@ -85,6 +86,7 @@ impl Client {
             .keep_alive_while_idle(true)
             .user_agent(concat!("baton/", env!("CARGO_PKG_VERSION")))
             .map_err(|error| unreachable(error.to_string()))?;
+        debug!(address, "connecting");
         let channel = endpoint.connect().await.map_err(|error| unreachable(root_cause(&error)))?;
         Ok(Self { channel, address: address.to_owned(), timeout })
     }
@@ -132,7 +134,7 @@ impl Client {
         Ok(self.logs().follow(request).await?.into_inner())
     }
 
-    /// Sends a request, and again when the connection breaks, until an answer comes or time is up.
+    /// Sends a request, and again when it does not get through, until an answer comes or time is up.
     async fn call<Q, A, F>(&self, request: Q, send: impl Fn(Request<Q>) -> F) -> Result<A, Error>
     where
         Q: Clone,
@@ -149,10 +151,15 @@ impl Client {
                 Ok(Err(status)) => status,
                 Err(_) => return Err(self.timed_out()),
             };
-            if !is_broken_connection(&status) {
+            if let Some(cause) = not_a_scheduler(&status) {
+                return Err(Error::Unreachable { address: self.address.clone(), cause });
+            }
+            let asked_for = retry_after(&status);
+            if asked_for.is_none() && !is_broken_connection(&status) {
                 return Err(status.into());
             }
-            let wait = backoff.next();
+            let wait = backoff.next().max(asked_for.unwrap_or_default());
+            debug!(code = ?status.code(), message = status.message(), ?wait, "sending the request again");
             if begin.elapsed() + wait >= RETRY_FOR.min(self.timeout) {
                 return Err(self.broken(status));
             }

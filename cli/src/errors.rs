@@ -5,6 +5,7 @@ use std::{
     fmt::{self, Write as _},
     io,
     process::ExitCode,
+    time::Duration,
 };
 
 use serde_json::{Value, json};
@@ -254,10 +255,30 @@ pub fn root_cause(error: &(dyn std::error::Error + 'static)) -> String {
         cause = deeper;
     }
     let text = cause.to_string();
+    if text == "deadline has elapsed" {
+        return "nothing answers".to_owned();
+    }
     // The system's text ends in "(os error 111)", which helps no one.
     let text = text.split(" (os error").next().unwrap_or_default();
     let mut letters = text.chars();
     letters.next().map_or_else(String::new, |first| first.to_lowercase().collect::<String>() + letters.as_str())
+}
+
+/// What to say when something answers that is no scheduler: a web server, or a proxy in between.
+pub fn not_a_scheduler(status: &Status) -> Option<String> {
+    if let Some(rest) = status.message().strip_prefix("grpc-status header missing, mapped from ") {
+        return Some(format!("something else answers there, with {rest}"));
+    }
+    let cause = root_cause(status.source()?);
+    // What HTTP/1 says when it is spoken to in HTTP/2.
+    cause
+        .contains("frame with invalid size")
+        .then(|| "something else answers there, which does not speak gRPC".to_owned())
+}
+
+/// When the scheduler says that the same request may work, if it does.
+pub fn retry_after(status: &Status) -> Option<Duration> {
+    status.get_details_retry_info()?.retry_delay
 }
 
 /// Whether the connection broke, as opposed to a scheduler that refused.

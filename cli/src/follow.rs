@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use baton::v1::{JobState, WatchJobRequest, WatchJobResponse};
 use tokio::{sync::mpsc, task::JoinHandle};
+use tracing::debug;
 
 use crate::{
     backoff::Backoff,
@@ -103,11 +104,13 @@ async fn watch(
         if !std::mem::replace(&mut lost, true) && events.send(Ok(Event::Lost(cause(broken)))).await.is_err() {
             return Ok(());
         }
-        wait(backoff.next()).await;
+        let wait = backoff.next();
+        debug!(job.id = request.job_id, after_seq = request.after_seq, ?wait, "watching again");
+        pause(wait).await;
     }
 }
 
-async fn wait(span: Duration) {
+async fn pause(span: Duration) {
     tokio::time::sleep(span).await;
 }
 

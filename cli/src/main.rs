@@ -14,6 +14,7 @@ mod follow;
 mod output;
 mod problem;
 mod selector;
+mod trace;
 mod view;
 
 use std::{io::Write as _, process::ExitCode};
@@ -37,10 +38,12 @@ fn main() -> ExitCode {
 }
 
 fn start(cli: Cli, context: &Context) -> Result<Exit, Error> {
-    let runtime = match cli.command {
-        Command::Dev(args) => return commands::dev::run(context, args, cli.global.verbose),
-        _ => tokio::runtime::Builder::new_current_thread().enable_all().build()?,
-    };
+    let verbose = cli.global.verbose;
+    if let Command::Dev(args) = cli.command {
+        return commands::dev::run(context, args, verbose);
+    }
+    trace::client(verbose);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let exit = runtime.block_on(dispatch(cli.command, context));
     // A question that was never answered still waits for the terminal, and nobody waits for it.
     runtime.shutdown_background();

@@ -216,7 +216,10 @@ impl Link {
         }
         let client = HeartbeatServiceClient::new(channel).max_decoding_message_size(FRAME_MAX);
         let over = self.carry(client, conn, &endpoint, outgoing, frames).await;
-        self.present.send_replace(None);
+        if !matches!(over, Over::Goodbye) {
+            // A runner that leaves still ships its last output there.
+            self.present.send_replace(None);
+        }
         if self.events.send(Event::Closed { conn }).await.is_err() {
             return Over::Goodbye;
         }
@@ -370,7 +373,9 @@ impl Outage {
 /// The address of a scheduler as the transport wants it: `host:port` and `http://host:port` are both fine.
 pub(crate) fn address(text: &str) -> Result<String, String> {
     let text = text.trim().trim_end_matches('/');
-    let problem = |why: &str| Err(format!("`{text}` is no address of a scheduler: {why}; write host:port, such as localhost:7420"));
+    let problem = |why: &str| {
+        Err(format!("`{text}` is no address of a scheduler: {why}; write host:port, such as localhost:7420"))
+    };
     let (scheme, host) = text.split_once("://").unwrap_or(("http", text));
     if scheme != "http" {
         return problem("only http:// is supported by this version");
@@ -379,8 +384,7 @@ pub(crate) fn address(text: &str) -> Result<String, String> {
         return problem("it has no host, or a path");
     }
     let has_port = host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
-    let full =
-        if has_port { format!("http://{host}") } else { format!("http://{host}:{}", baton::DEFAULT_PORT) };
+    let full = if has_port { format!("http://{host}") } else { format!("http://{host}:{}", baton::DEFAULT_PORT) };
     if full.parse::<tonic::codegen::http::Uri>().is_err() {
         return problem("it cannot be parsed");
     }

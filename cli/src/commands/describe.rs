@@ -1,7 +1,5 @@
 //! `baton describe`: everything about one thing, for people.
 
-use std::collections::HashMap;
-
 use baton::v1::{
     Attempt, GetJobRequest, GetRequest, GetRunnerRequest, GetTaskRequest, Job, JobConfig, ListTasksRequest, Runner,
     StoredJobConfig, Task, TaskConfig, TaskKind, task_config::Target,
@@ -9,21 +7,21 @@ use baton::v1::{
 use chrono::{DateTime, Utc};
 use clap::Subcommand;
 
-use super::get::{self, pairs};
+use super::get;
 use crate::{
     context::Context,
     errors::{Error, Exit},
     output::{
-        Output, glyphs,
-        text::{Line, Span, Tone},
+        Output,
+        facts::Facts,
+        glyphs,
+        text::{Line, Tone},
         time::{self, proto_span},
     },
     selector::{Selector, TaskSelector, short_id},
     view::{bar, tree},
 };
 
-/// How wide the names of facts are.
-const NAME_WIDTH: usize = 12;
 /// How many tasks of a job or config are listed.
 const TASKS_MAX: usize = 1_000;
 
@@ -128,7 +126,7 @@ fn config_lines(output: Output, stored: &StoredJobConfig, config: &JobConfig, no
         facts.add("timeout", time::span(timeout));
     }
     facts.add("tasks", stored.task_count.to_string());
-    let mut lines = facts.0;
+    let mut lines = facts.into_lines();
     for task in config.tasks.iter().take(TASKS_MAX) {
         lines.push(Line::new());
         lines.extend(task_config_lines(task));
@@ -140,7 +138,7 @@ fn config_lines(output: Output, stored: &StoredJobConfig, config: &JobConfig, no
 }
 
 fn task_config_lines(task: &TaskConfig) -> Vec<Line> {
-    let mut facts = Facts(vec![Line::new().with("  ", Tone::Plain).with(&task.name, Tone::Bold)]);
+    let mut facts = Facts::below(Line::new().with("  ", Tone::Plain).with(&task.name, Tone::Bold));
     match &task.target {
         Some(Target::Command(command)) => facts.add("  command", command.argv.join(" ")),
         Some(Target::Shell(script)) => {
@@ -183,7 +181,7 @@ fn task_config_lines(task: &TaskConfig) -> Vec<Line> {
     if task.priority != 0 {
         facts.add("  priority", task.priority.to_string());
     }
-    facts.0
+    facts.into_lines()
 }
 
 /// `TRIGGER_RULE_ALL_DONE` as `all_done`; nothing for what is not set.
@@ -241,7 +239,7 @@ fn job_lines(output: Output, job: &Job, now: DateTime<Utc>) -> Vec<Line> {
     if job.stopping {
         facts.add("stopping", "a task with `on_failure: stop` failed: what has not started will not start");
     }
-    facts.0
+    facts.into_lines()
 }
 
 async fn task(context: &Context, selector: Selector) -> Result<(), Error> {
@@ -280,7 +278,7 @@ fn task_lines(output: Output, task: &Task, now: DateTime<Utc>) -> Vec<Line> {
     facts.add("ended", output.instant(task.end_time, now));
     facts.add("took", time::elapsed(task.start_time, task.end_time, now));
     facts.add("output", task.output.as_str());
-    let mut lines = facts.0;
+    let mut lines = facts.into_lines();
     if !task.attempts.is_empty() {
         lines.push(Line::new());
         lines.push(Line::new().with("earlier attempts", Tone::Bold));
@@ -316,37 +314,5 @@ fn runner_lines(output: Output, runner: &Runner, now: DateTime<Utc>) -> Vec<Line
     facts.add("last seen", output.instant(runner.last_seen_time, now));
     facts.add("known since", output.instant(runner.create_time, now));
     facts.add("scheduler", runner.scheduler_id.as_str());
-    facts.0
-}
-
-/// Names and values under each other; what is empty is left out.
-#[derive(Debug, Default)]
-struct Facts(Vec<Line>);
-
-impl Facts {
-    fn add(&mut self, name: &str, value: impl AsRef<str>) {
-        let value = value.as_ref();
-        if !value.is_empty() && value != "-" {
-            self.span(name, value.into());
-        }
-    }
-
-    fn span(&mut self, name: &str, value: Span) {
-        let mut line = Line::new().with(name, Tone::Dim);
-        line.pad_to(NAME_WIDTH.max(name.len() + 1));
-        line.push(value);
-        self.0.push(line);
-    }
-
-    fn pairs(&mut self, name: &str, values: &HashMap<String, String>) {
-        self.add(name, pairs(values));
-    }
-
-    /// A further line of the value before.
-    fn more(&mut self, value: &str) {
-        let mut line = Line::new();
-        line.pad_to(NAME_WIDTH);
-        line.push(value.into());
-        self.0.push(line);
-    }
+    facts.into_lines()
 }

@@ -54,7 +54,12 @@ pub async fn run(context: &Context, args: Args) -> Result<Exit, Error> {
         output.line(&runner_id)?;
     } else {
         let busy = response.runner.map_or(0, |runner| runner.slots_busy);
-        output.line(&format!("runner {runner_id} drains: {busy} tasks still run on it, nothing new comes"))?;
+        let tasks = match busy {
+            0 => "no task runs on it".to_owned(),
+            1 => "1 task still runs on it".to_owned(),
+            n => format!("{n} tasks still run on it"),
+        };
+        output.line(&format!("runner {runner_id} drains: {tasks}, nothing new comes"))?;
         output.note(&format!("undo with: baton resume {runner_id}"));
     }
     Ok(Exit::Ok)

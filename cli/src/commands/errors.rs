@@ -53,6 +53,8 @@ const ENTRIES: &[Entry] = entries! {
         => "see how it ended: `baton describe job JOB`; start a new one: `baton run CONFIG`";
     JOB_NOT_FOUND (NOT_FOUND) "no job has this id"
         => "see `baton get jobs`; an id may be given by at least 4 digits of its beginning or end";
+    JOB_NOT_STARTED (FAILED_PRECONDITION) "the tasks of the job are still being written"
+        => "try again in a moment";
     REQUEST_ID_REUSED (ALREADY_EXISTS) "another request came under the same request id within 24 h"
         => "leave --request-id out, or give each request an id of its own";
     RUNNER_NOT_FOUND (NOT_FOUND) "no runner of this name has ever said hello"

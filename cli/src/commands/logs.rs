@@ -30,9 +30,9 @@ Examples:
   baton logs 7be0d21c/join --attempt 1
   baton logs 7be0d21c/join --stream stderr > join.err
 
-Standard output and standard error of a task both go to standard output, in the order in which they arrived.
-A single task's bytes come out exactly as it wrote them; on a terminal, colours pass and other control
-sequences do not.")]
+Standard output and standard error of a task both go to standard output, as they arrived.
+A single task's bytes come out exactly as it wrote them; on a terminal, colours pass and
+other control sequences do not.")]
 pub struct Args {
     /// Whose: JOB[/TASK[#SHARD]].
     #[arg(value_name = "JOB[/TASK[#SHARD]]")]

@@ -59,8 +59,8 @@ pub async fn run(context: &Context, args: Args) -> Result<Exit, Error> {
     let what = Selector { job: short.to_owned(), ..args.target };
     let tasks = match response.tasks {
         0 => "nothing was left to end".to_owned(),
-        1 => "1 task is ended".to_owned(),
-        n => format!("{n} tasks are ended"),
+        1 => "1 task is being ended".to_owned(),
+        n => format!("{n} tasks are being ended"),
     };
     output.line(&format!("{what}: {tasks}"))?;
     if response.tasks > 0 {

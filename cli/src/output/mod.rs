@@ -1,6 +1,7 @@
 //! What a command prints: tables for people, tab-separated text for pipes, the protocol's own JSON for scripts.
 
 pub mod escape;
+pub mod facts;
 pub mod glyphs;
 pub mod json;
 pub mod table;

@@ -15,6 +15,8 @@ pub mod runner;
 pub mod schedule;
 pub mod scheduler;
 pub mod selector;
+#[cfg(test)]
+mod states_page;
 pub mod task;
 pub mod template;
 pub mod time;

@@ -3,8 +3,12 @@
 use baton::v1::{GetRequest, ListRequest, ListResponse, ListedJobConfig};
 use chrono::Utc;
 
-use super::{Labels, Paging, labels, note_next_page, pairs};
-use crate::{context::Context, errors::Error, output::table::Table};
+use super::{Labels, Paging, labels, note_next_page};
+use crate::{
+    context::Context,
+    errors::Error,
+    output::{facts, table::Table},
+};
 
 /// What `get configs` takes.
 #[derive(Debug, clap::Args)]
@@ -89,7 +93,7 @@ fn table(context: &Context, configs: &[ListedJobConfig]) -> Table {
                 format!("v{}", config.version).into(),
                 config.task_count.to_string().into(),
                 context.output.instant(config.update_time, now).into(),
-                pairs(&config.labels).into(),
+                facts::pairs(&config.labels).into(),
             ],
         );
     }

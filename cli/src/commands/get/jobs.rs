@@ -5,12 +5,12 @@ use std::{collections::HashMap, time::Duration};
 use baton::v1::{GetJobRequest, Job, JobState, ListJobsRequest, ListJobsResponse};
 use chrono::Utc;
 
-use super::{Labels, Paging, id, labels, note_next_page, or_dash, pairs};
+use super::{Labels, Paging, id, labels, note_next_page, or_dash};
 use crate::{
     context::Context,
     errors::Error,
     output::{
-        glyphs,
+        facts, glyphs,
         table::Table,
         time::{self, timestamp},
     },
@@ -169,8 +169,8 @@ pub fn table(context: &Context, jobs: &[Job]) -> Table {
                 job.namespace.as_str().into(),
                 format!("v{}", job.version).into(),
                 trigger.into(),
-                pairs(&job.labels).into(),
-                pairs(&job.params).into(),
+                facts::pairs(&job.labels).into(),
+                facts::pairs(&job.params).into(),
             ]);
         }
         table.row(&job.id, cells);

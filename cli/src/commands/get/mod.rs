@@ -186,16 +186,6 @@ fn id(output: Output, id: &str) -> Span {
     if output.is_wide() || output.is_tsv() { id.into() } else { short_id(id).into() }
 }
 
-/// "a=1,b=2", or "-".
-pub fn pairs(pairs: &HashMap<String, String>) -> String {
-    if pairs.is_empty() {
-        return "-".to_owned();
-    }
-    let mut pairs: Vec<_> = pairs.iter().map(|(key, value)| format!("{key}={value}")).collect();
-    pairs.sort();
-    pairs.join(",")
-}
-
 /// The text, or "-" when there is none: an empty cell makes columns slip for `cut` and `awk`.
 fn or_dash(text: &str) -> Span {
     if text.is_empty() { "-".into() } else { text.into() }
@@ -227,12 +217,5 @@ mod tests {
             .unwrap();
         assert_eq!(asked, [(1_000, String::new()), (1_000, "more".into()), (500, "more".into())]);
         assert_eq!((all.jobs.len(), all.next_page_token.as_str()), (2_500, "more"));
-    }
-
-    #[test]
-    fn labels_have_one_order() {
-        let labels = HashMap::from([("b".to_owned(), "2".to_owned()), ("a".to_owned(), "1".to_owned())]);
-        assert_eq!(pairs(&labels), "a=1,b=2");
-        assert_eq!(pairs(&HashMap::new()), "-");
     }
 }

@@ -3,11 +3,11 @@
 use baton::v1::{GetRunnerRequest, ListRunnersRequest, ListRunnersResponse, Runner};
 use chrono::Utc;
 
-use super::{Labels, Paging, id, labels, note_next_page, or_dash, pairs};
+use super::{Labels, Paging, id, labels, note_next_page, or_dash};
 use crate::{
     context::Context,
     errors::Error,
-    output::{glyphs, table::Table},
+    output::{facts, glyphs, table::Table},
 };
 
 /// What `get runners` takes.
@@ -68,7 +68,7 @@ fn table(context: &Context, runners: &[Runner]) -> Table {
             runner.id.as_str().into(),
             glyphs::runner(runner.state()).span(),
             format!("{}/{} busy", runner.slots_busy, runner.slots).into(),
-            pairs(&runner.labels).into(),
+            facts::pairs(&runner.labels).into(),
             output.instant(runner.last_seen_time, now).into(),
             or_dash(&runner.version),
         ];
