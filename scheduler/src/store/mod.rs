@@ -20,8 +20,8 @@ mod wake;
 use std::{fs::File, sync::Arc};
 
 use sea_orm::{
-    AccessMode, ConnectionTrait as _, DatabaseConnection, DatabaseTransaction, DbBackend, IsolationLevel, QueryResult,
-    SqliteTransactionMode, Statement, TransactionOptions, TransactionTrait as _, sqlx::postgres::PgPool,
+    ConnectionTrait as _, DatabaseConnection, DatabaseTransaction, DbBackend, QueryResult, SqliteTransactionMode,
+    Statement, TransactionOptions, TransactionTrait as _,
 };
 
 pub(crate) use self::open::without_password;
@@ -38,7 +38,7 @@ pub struct Store {
     /// Everything that only reads.
     reader: DatabaseConnection,
     /// Where other schedulers are heard, on PostgreSQL.
-    listening: Option<PgPool>,
+    listening: Option<wake::Listening>,
     /// The output of tasks.
     logs: log::Logs,
     /// The versions of job configs used last.
@@ -79,17 +79,6 @@ impl Store {
         &self.reader
     }
 
-    /// A view of the database as it is at one moment, for questions that must fit together. To be dropped soon.
-    pub(crate) async fn snapshot(&self) -> Result<DatabaseTransaction, Error> {
-        Ok(match self.backend {
-            DbBackend::Postgres => {
-                let (isolation, access) = (Some(IsolationLevel::RepeatableRead), Some(AccessMode::ReadOnly));
-                self.reader.begin_with_config(isolation, access).await?
-            }
-            _ => self.reader.begin().await?,
-        })
-    }
-
     /// The output of tasks.
     pub fn logs(&self) -> &log::Logs {
         &self.logs
@@ -105,7 +94,7 @@ impl Store {
     pub async fn close(&self) -> Result<(), Error> {
         self.logs.close().await?;
         if let Some(listening) = &self.listening {
-            listening.close().await;
+            listening.pool.close().await;
         }
         for connection in [&self.reader, &self.beats, &self.writer] {
             connection.clone().close().await?;

@@ -5,7 +5,10 @@ use std::{
     io::{Read as _, Write as _},
     path::{Path, PathBuf},
     str::FromStr as _,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
     time::Duration,
 };
 
@@ -20,7 +23,7 @@ use sea_orm::{
     },
 };
 
-use super::{Error, Store, Tx, log::Logs, sql};
+use super::{Error, Store, Tx, log::Logs, sql, wake::Listening};
 
 /// How many connections read. Questions wait for one of them, never the engine.
 const READERS: u32 = 8;
@@ -207,6 +210,7 @@ async fn open_postgres(url: &str) -> Result<Store, Error> {
         .map_err(|error| Error::Url { url: address.clone(), problem: format!("cannot be read: {error}") })?
         .application_name("baton-scheduler")
         .disable_statement_logging();
+    let own_pid = Arc::new(AtomicU32::new(0));
     let pool = |size: u32| {
         let (options, address) = (options.clone(), address.clone());
         let pool = PgPoolOptions::new()
@@ -221,28 +225,42 @@ async fn open_postgres(url: &str) -> Result<Store, Error> {
                     Ok(true)
                 })
             });
-        async move {
-            let pool = pool.connect_with(options).await;
-            pool.map(DatabaseConnection::from).map_err(|error| cannot_connect(&address, &error))
-        }
+        (pool, options, address)
+    };
+    let connect = |(pool, options, address): (PgPoolOptions, PgConnectOptions, String)| async move {
+        let pool = pool.connect_with(options).await;
+        pool.map(DatabaseConnection::from).map_err(|error| cannot_connect(&address, &error))
     };
     // The listener holds its connection for ever, so it has one of its own.
     let listening = PgPoolOptions::new().max_connections(1).acquire_timeout(ACQUIRE_TIMEOUT);
     let listening = listening.connect_lazy_with(options.clone());
-    let writer = pool(1).await?;
+    let (writer, options, address) = pool(1);
+    let writer = connect((remembering_pid(writer, own_pid.clone()), options, address)).await?;
     migrate::<Migrator>(&writer, DbBackend::Postgres).await?;
     migrate::<LogMigrator>(&writer, DbBackend::Postgres).await?;
-    let reader = pool(READERS).await?;
-    let logs = Logs::start(DbBackend::Postgres, pool(1).await?, reader.clone());
+    let reader = connect(pool(READERS)).await?;
+    let logs = Logs::start(DbBackend::Postgres, connect(pool(1)).await?, reader.clone());
     Ok(Store {
         backend: DbBackend::Postgres,
         writer,
-        beats: pool(1).await?,
+        beats: connect(pool(1)).await?,
         reader,
-        listening: Some(listening),
+        listening: Some(Listening { pool: listening, own_pid }),
         logs,
         definitions: Arc::default(),
         _lock: None,
+    })
+}
+
+/// Keeps the pid of the server process behind the engine's connection: what it calls out, we need not hear.
+fn remembering_pid(pool: PgPoolOptions, own_pid: Arc<AtomicU32>) -> PgPoolOptions {
+    pool.after_connect(move |connection, _| {
+        let own_pid = own_pid.clone();
+        Box::pin(async move {
+            let pid: i32 = sqlx::query_scalar("SELECT pg_backend_pid()").fetch_one(connection).await?;
+            own_pid.store(pid.cast_unsigned(), Ordering::Relaxed);
+            Ok(())
+        })
     })
 }
 

@@ -1,6 +1,12 @@
 //! Hearing from other schedulers that there is something to look at.
 
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
 
 use sea_orm::sqlx::postgres::{PgListener, PgPool};
 use tracing::debug;
@@ -10,17 +16,26 @@ use super::{Store, scheduler::WAKE_CHANNEL};
 /// How long to wait before the database is asked again when it cannot be listened to.
 const LISTEN_AGAIN: Duration = Duration::from_secs(1);
 
+/// What it takes to listen.
+#[derive(Debug, Clone)]
+pub(super) struct Listening {
+    /// One connection.
+    pub(super) pool: PgPool,
+    /// The server process behind our own engine. It hears itself, too, and would wake us for what we just did.
+    pub(super) own_pid: Arc<AtomicU32>,
+}
+
 /// The connection on which other schedulers are heard: PostgreSQL alone has any.
 #[derive(Debug)]
 pub struct Wakes {
-    pool: PgPool,
+    listening: Listening,
     listener: Option<PgListener>,
 }
 
 impl Store {
     /// Begins to listen; nothing where one scheduler is alone with its database.
     pub fn wakes(&self) -> Option<Wakes> {
-        self.listening.clone().map(|pool| Wakes { pool, listener: None })
+        self.listening.clone().map(|listening| Wakes { listening, listener: None })
     }
 }
 
@@ -42,6 +57,7 @@ impl Wakes {
                 }
             };
             match listener.try_recv().await {
+                Ok(Some(call)) if call.process_id() == self.listening.own_pid.load(Ordering::Relaxed) => {}
                 Ok(Some(_)) => return,
                 Ok(None) | Err(_) => self.listener = None,
             }
@@ -49,8 +65,49 @@ impl Wakes {
     }
 
     async fn connect(&self) -> Result<PgListener, sea_orm::sqlx::Error> {
-        let mut listener = PgListener::connect_with(&self.pool).await?;
+        let mut listener = PgListener::connect_with(&self.listening.pool).await?;
         listener.listen(WAKE_CHANNEL).await?;
         Ok(listener)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::store::{self, Store, testing};
+
+    /// Calls, and returns once the call is committed.
+    async fn call(store: &Store) {
+        let tx = store.begin().await.unwrap();
+        store::scheduler::wake_others(&tx).await.unwrap();
+        tx.commit().await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_scheduler_hears_the_others_and_not_itself() {
+        for world in testing::worlds().await {
+            let Some(mut wakes) = world.store.wakes() else { continue };
+            // The first one tells that calls may have been missed before.
+            wakes.next().await;
+            let other = Store::open(&world.settings).await.unwrap();
+            for _ in 0..3 {
+                call(&world.store).await;
+            }
+            call(&other).await;
+            wakes.next().await;
+            // Had it heard itself, this would end before the other one calls again.
+            let mut again = std::pin::pin!(wakes.next());
+            assert!(futures_are_pending(again.as_mut()).await);
+            call(&other).await;
+            again.await;
+        }
+    }
+
+    /// Whether a future has nothing to say yet, once everything that is ready was given a turn.
+    async fn futures_are_pending(mut future: std::pin::Pin<&mut impl Future<Output = ()>>) -> bool {
+        tokio::select! {
+            biased;
+            () = future.as_mut() => false,
+            () = tokio::task::yield_now() => true,
+        }
     }
 }
