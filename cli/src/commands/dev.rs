@@ -76,7 +76,7 @@ impl Args {
 }
 
 /// Runs everything until Ctrl-C.
-pub fn run(context: &Context, args: Args, verbose: u8) -> Result<Exit, Error> {
+pub fn run(context: &Context, args: &Args, verbose: u8) -> Result<Exit, Error> {
     if !args.listen.ip().is_loopback() {
         return Err(Error::Usage(format!(
             "`baton dev` asks nobody for credentials and listens on loopback alone, not on {}",
@@ -89,7 +89,7 @@ pub fn run(context: &Context, args: Args, verbose: u8) -> Result<Exit, Error> {
     trace::dev(verbose);
     let data = prepare(&args.data)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    runtime.block_on(serve(context, &args, &data, guarded))
+    runtime.block_on(serve(context, args, &data, guarded))
 }
 
 /// Makes the data directory, for its owner alone.
@@ -181,12 +181,9 @@ fn greeting(address: SocketAddr, data: &Path, slots: u32) -> Vec<Line> {
     lines
 }
 
-/// The words of the scheduler name flags that `dev` has under other names.
+/// What the scheduler advises of its database goes by another flag here.
 fn cannot_start(error: baton_scheduler::Error) -> Error {
     match error {
-        baton_scheduler::Error::Listen { .. } => {
-            Error::with_next(error, "is another `baton dev` running? --listen 127.0.0.1:0 takes any free port")
-        }
         baton_scheduler::Error::Store(_) => Error::with_next(error, "keep this one's data elsewhere with --data DIR"),
         _ => Error::local(error),
     }
