@@ -5,6 +5,7 @@ use uuid::Uuid;
 use super::work::{NewTask, Work};
 use crate::{
     domain::{
+        definition::TriggerRule,
         job::{self, JobState},
         task::{Event, Kind},
     },
