@@ -102,7 +102,10 @@ impl Alarm {
 }
 
 /// Lets the runtime wait for a descriptor.
-#[expect(deprecated, reason = "the replacement is unsafe for types that may close their descriptor early; OwnedFd cannot")]
+#[expect(
+    deprecated,
+    reason = "the replacement is unsafe for types that may close their descriptor early; OwnedFd cannot"
+)]
 pub(crate) fn watched(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     AsyncFd::with_interest(fd, tokio::io::Interest::READABLE)
 }

@@ -284,7 +284,8 @@ impl Settings {
 }
 
 fn read_file(path: &Path) -> Result<File, String> {
-    let text = fs::read_to_string(path).map_err(|error| format!("--config: cannot read {}: {error}", path.display()))?;
+    let text =
+        fs::read_to_string(path).map_err(|error| format!("--config: cannot read {}: {error}", path.display()))?;
     toml::from_str(&text).map_err(|error| format!("--config: {}: {error}", path.display()))
 }
 

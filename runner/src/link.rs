@@ -373,7 +373,9 @@ impl Outage {
 /// The address of a scheduler as the transport wants it: `host:port` and `http://host:port` are both fine.
 pub(crate) fn address(text: &str) -> Result<String, String> {
     let text = text.trim().trim_end_matches('/');
-    let problem = |why: &str| Err(format!("`{text}` is no address of a scheduler: {why}; write host:port, such as localhost:7420"));
+    let problem = |why: &str| {
+        Err(format!("`{text}` is no address of a scheduler: {why}; write host:port, such as localhost:7420"))
+    };
     let (scheme, host) = text.split_once("://").unwrap_or(("http", text));
     if scheme != "http" {
         return problem("only http:// is supported by this version");
@@ -382,8 +384,7 @@ pub(crate) fn address(text: &str) -> Result<String, String> {
         return problem("it has no host, or a path");
     }
     let has_port = host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
-    let full =
-        if has_port { format!("http://{host}") } else { format!("http://{host}:{}", baton::DEFAULT_PORT) };
+    let full = if has_port { format!("http://{host}") } else { format!("http://{host}:{}", baton::DEFAULT_PORT) };
     if full.parse::<tonic::codegen::http::Uri>().is_err() {
         return problem("it cannot be parsed");
     }

@@ -114,7 +114,11 @@ enum Stage {
     /// An older process of the task must be gone first.
     Waiting(Box<RunSpec>),
     Starting,
-    Running { pid: Option<u32>, since: Instant, start_time: SystemTime },
+    Running {
+        pid: Option<u32>,
+        since: Instant,
+        start_time: SystemTime,
+    },
     Ended(Box<TaskResult>),
 }
 

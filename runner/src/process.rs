@@ -88,12 +88,8 @@ impl Processes {
     ) {
         let end = match self.clone().launch(slot, task, spec, &stop_at).await {
             Ok(child) => {
-                let started = Input::Started {
-                    slot,
-                    task,
-                    pid: Some(child.pid.unsigned_abs()),
-                    start_time: child.start_time,
-                };
+                let started =
+                    Input::Started { slot, task, pid: Some(child.pid.unsigned_abs()), start_time: child.start_time };
                 // Nobody listens only when the runner itself is being dropped; the task is ended all the same.
                 let _ = events.send(started);
                 self.see_through(slot, task, child, stop_at).await

@@ -138,24 +138,15 @@ impl State {
     /// Writes down that a slot is about to run a task, then that it runs as this process. Before a task is spawned its
     /// key is known here, so that a later boot finds whatever came of it.
     pub(crate) fn hold(&self, slot: u32, task: TaskRef, key: &str, process: Option<Process>) -> io::Result<()> {
-        self.write(slot, &Record {
-            task,
-            machine: self.machine.clone(),
-            key: key.to_owned(),
-            process,
-            result: None,
-        })
+        self.write(slot, &Record { task, machine: self.machine.clone(), key: key.to_owned(), process, result: None })
     }
 
     /// Writes a result down in place of its task.
     pub(crate) fn keep(&self, slot: u32, task: TaskRef, result: TaskResult) -> io::Result<()> {
-        self.write(slot, &Record {
-            task,
-            machine: self.machine.clone(),
-            key: String::new(),
-            process: None,
-            result: Some(result),
-        })
+        self.write(
+            slot,
+            &Record { task, machine: self.machine.clone(), key: String::new(), process: None, result: Some(result) },
+        )
     }
 
     /// Forgets what a slot held.
@@ -343,7 +334,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (state, _) = State::open(dir.path()).unwrap();
         let key = "state-test-leftover";
-        let mut child = std::process::Command::new("/bin/sleep").arg("60").env(tree::KEY_VARIABLE, key).spawn().unwrap();
+        let mut child =
+            std::process::Command::new("/bin/sleep").arg("60").env(tree::KEY_VARIABLE, key).spawn().unwrap();
         state.hold(0, task(1), key, None).unwrap();
         drop(state);
         assert_eq!(State::open(dir.path()).unwrap().1.ended, [(0, task(1))]);

@@ -5,8 +5,8 @@ mod support;
 use std::time::{Duration, Instant};
 
 use baton::v1::{
-    Answer, CommandKind, Disconnect, DisconnectReason, DrainState, EndReason, RunSpec, SlotCommand, SlotStatus, Verdict,
-    VerdictKind, Welcome,
+    Answer, CommandKind, Disconnect, DisconnectReason, DrainState, EndReason, RunSpec, SlotCommand, SlotStatus,
+    Verdict, VerdictKind, Welcome,
 };
 use baton_runner::{Config, Outcome, Runner, task::Target};
 use support::{Answers, BEAT, Fake, Inside, new_task, shell, span, welcome, within};

@@ -2,10 +2,7 @@
 
 use baton::v1::{self, log_service_client::LogServiceClient};
 use bytes::Bytes;
-use tokio::{
-    sync::mpsc,
-    task::JoinHandle,
-};
+use tokio::{sync::mpsc, task::JoinHandle};
 use tokio_stream::{StreamExt as _, wrappers::UnboundedReceiverStream};
 use tonic::transport::Endpoint;
 use tracing::debug;

@@ -10,9 +10,7 @@ use tracing::warn;
 
 use super::Identity;
 use crate::{
-    machine::{
-        Answer, Drain, Frame, Order, Received, Report, Status, Verdict, VerdictKind, Welcome as MachineWelcome,
-    },
+    machine::{Answer, Drain, Frame, Order, Received, Report, Status, Verdict, VerdictKind, Welcome as MachineWelcome},
     task::{EndReason, MESSAGE_MAX, RunSpec, Target, TaskRef, TaskResult, truncate},
 };
 
@@ -226,10 +224,7 @@ pub(crate) fn load() -> Option<v1::Load> {
     let memory = std::fs::read_to_string("/proc/meminfo").ok()?;
     let available = memory.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     let kib: u64 = available.split_ascii_whitespace().next()?.parse().ok()?;
-    Some(v1::Load {
-        load_average: average.split(' ').next()?.parse().ok()?,
-        memory_available_bytes: kib * 1024,
-    })
+    Some(v1::Load { load_average: average.split(' ').next()?.parse().ok()?, memory_available_bytes: kib * 1024 })
 }
 
 fn report(report: Report) -> v1::SlotReport {

@@ -59,9 +59,7 @@ impl Files {
 
     /// Makes both, empty. Opened to append, so that processes that share one never overwrite each other.
     pub(crate) fn create(&self) -> io::Result<(File, File)> {
-        let create = |stream| {
-            OpenOptions::new().append(true).create(true).mode(0o600).open(self.path(stream))
-        };
+        let create = |stream| OpenOptions::new().append(true).create(true).mode(0o600).open(self.path(stream));
         Ok((create(0)?, create(1)?))
     }
 

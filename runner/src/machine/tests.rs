@@ -94,12 +94,8 @@ impl World {
 
     fn welcome(&mut self, verdicts: Vec<Verdict>) -> Vec<Output> {
         self.seq += 1;
-        let welcome = Welcome {
-            heartbeat_interval: BEAT,
-            answer_timeout: Duration::from_secs(5),
-            verdicts,
-            drained: false,
-        };
+        let welcome =
+            Welcome { heartbeat_interval: BEAT, answer_timeout: Duration::from_secs(5), verdicts, drained: false };
         self.step(Input::Received(Received { seq: self.seq, ack: 1, welcome: Some(welcome), orders: Vec::new() }))
     }
 
