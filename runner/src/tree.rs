@@ -168,9 +168,9 @@ pub(crate) fn end_all_children() -> io::Result<usize> {
     }
 }
 
-/// Reaps one dead child, if there is one.
+/// Reaps one dead child of whatever group, if there is one.
 fn reap_any() -> io::Result<Option<(i32, rustix::process::WaitStatus)>> {
-    match rustix::process::waitpid(None, rustix::process::WaitOptions::NOHANG) {
+    match rustix::process::wait(rustix::process::WaitOptions::NOHANG) {
         Ok(found) => Ok(found.map(|(pid, status)| (pid.as_raw_nonzero().get(), status))),
         Err(rustix::io::Errno::CHILD) => Ok(None),
         Err(error) => Err(error.into()),
