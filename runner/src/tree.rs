@@ -95,14 +95,15 @@ pub(crate) fn end_leftovers(process: Option<(i32, u64)>, key: &str) -> usize {
     let mut quiet = 0;
     loop {
         let mut found = false;
-        if let Some((pid, started)) = process {
-            if start_time(pid) == Some(started) && !is_zombie(pid) {
-                if !signal_group_of(pid, started, Signal::KILL) {
-                    kill_if(pid, || start_time(pid) == Some(started));
-                }
-                found = true;
-                ended.insert(pid);
+        if let Some((pid, started)) = process
+            && start_time(pid) == Some(started)
+            && !is_zombie(pid)
+        {
+            if !signal_group_of(pid, started, Signal::KILL) {
+                kill_if(pid, || start_time(pid) == Some(started));
             }
+            found = true;
+            ended.insert(pid);
         }
         for pid in processes().into_iter().filter(|pid| has_key(*pid, key)) {
             kill_if_keyed(pid, key);
