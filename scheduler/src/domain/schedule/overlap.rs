@@ -65,7 +65,7 @@ pub enum Reason {
     Unproven,
     /// As many wait as may.
     QueueFull,
-    /// It waited past its start_deadline.
+    /// It waited past its `start_deadline`.
     DeadlineOver,
     /// It waited past the end of its schedule.
     WindowOver,

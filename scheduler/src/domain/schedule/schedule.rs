@@ -184,7 +184,7 @@ impl Schedule {
         let chance = digest.iter().take(8).fold(0_u64, |n, byte| n << 8 | u64::from(*byte));
         // Scaled rather than taken modulo, so that every delay is as likely as any other.
         let spread = u128::from(micros(self.jitter) as u64);
-        Duration::from_micros((u128::from(chance) * spread >> 64) as u64)
+        Duration::from_micros(((u128::from(chance) * spread) >> 64) as u64)
     }
 
     /// Which kind of nothing.

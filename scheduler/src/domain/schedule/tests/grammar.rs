@@ -74,7 +74,7 @@ fn rule() -> impl Strategy<Value = Rule> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 4_000, max_global_rejects: 100_000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 2_000, max_global_rejects: 100_000, ..ProptestConfig::default() })]
 
     #[test]
     fn what_is_said_is_read_back_as_the_same(rule in rule()) {
@@ -94,7 +94,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, max_global_rejects: 100_000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 200, max_global_rejects: 100_000, ..ProptestConfig::default() })]
 
     #[test]
     fn the_cron_form_of_words_fires_as_they_do(rule in rule()) {

@@ -65,12 +65,12 @@ fn a_newest_fire_that_is_too_late_is_missed_as_well() {
     let once = decide(&with(Misfire::RunOnce, hourly), "2025-01-01T10:00:00Z", "2025-01-01T12:10:00Z");
     assert_eq!(run(&once), ["2025-01-01T12:00:00Z"]);
     assert!(once.run[0].catch_up);
-    assert_eq!(once.run[0].late, Duration::from_secs(600));
+    assert_eq!(once.run[0].late, Duration::from_mins(10));
 }
 
 #[test]
 fn what_is_older_than_the_window_is_not_run() {
-    let daily = Spec { catchup_window: Duration::from_secs(6 * 3_600), ..Spec::cron("0 0 * * *", "") };
+    let daily = Spec { catchup_window: Duration::from_hours(6), ..Spec::cron("0 0 * * *", "") };
     let once = decide(&with(Misfire::RunOnce, daily.clone()), "2025-01-01T00:00:00Z", "2025-01-03T07:00:00Z");
     assert!(once.run.is_empty());
     assert_eq!((once.missed[0].count, once.missed[0].reason), (3, Reason::OutsideWindow));
@@ -87,7 +87,7 @@ fn a_run_lost_in_a_short_absence_is_made_up_for() {
     assert_eq!(run(&decision), ["2025-01-01T12:30:00Z"]);
     assert!(decision.missed.is_empty());
     // A lock held for a minute, or a busy loop, changes how late it is and nothing else.
-    assert_eq!(decision.run[0].late, Duration::from_secs(60));
+    assert_eq!(decision.run[0].late, Duration::from_mins(1));
     assert!(!decision.run[0].catch_up);
 }
 
@@ -122,7 +122,7 @@ fn one_by_one_the_oldest_goes_first_and_the_next_is_waited_for() {
 
 #[test]
 fn an_interval_stored_at_day_seven_fires_there_whatever_the_restarts() {
-    let mut spec = Spec::every(Duration::from_secs(7 * 86_400));
+    let mut spec = Spec::every(Duration::from_hours(168));
     spec.start_time = Some("2025-01-01T00:00:00Z".parse().unwrap());
     let weekly = schedule(&spec);
     for day in 2..8 {
@@ -175,7 +175,7 @@ fn a_single_time_in_the_past_needs_a_policy_that_says_run() {
 
 #[test]
 fn a_delay_has_one_fire_due_however_long_it_waited() {
-    let spec: Spec = RuleSpec::Every { period: Duration::from_secs(60), after: After::Completion }.into();
+    let spec: Spec = RuleSpec::Every { period: Duration::from_mins(1), after: After::Completion }.into();
     let decision = decide(&schedule(&spec), "2025-01-01T00:01:00Z", "2025-01-01T02:00:00Z");
     assert_eq!(run(&decision), ["2025-01-01T00:01:00Z"]);
     assert!(decision.missed.is_empty());

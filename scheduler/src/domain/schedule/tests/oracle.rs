@@ -133,7 +133,7 @@ fn every_clock_change_of_every_zone_fires_as_a_walk_by_minutes_does() {
     // Zones that change alike are looked at once, unless there is time for all.
     let chosen: Vec<(Tz, DateTime<Utc>)> =
         if soak() { all } else { distinct.into_iter().map(|((at, ..), tz)| (tz, at)).collect() };
-    let rounds = if soak() { 60 } else { 16 };
+    let rounds = if soak() { 60 } else { 10 };
     run("2024 to 2027", &chosen, rounds);
 }
 
@@ -154,7 +154,7 @@ fn the_oddest_clock_changes_fire_as_a_walk_by_minutes_does() {
         .iter()
         .flat_map(|(tz, first, last)| changes(*tz, *first, *last).into_iter().map(|c| (*tz, c.0)))
         .collect();
-    run("oddest", &chosen, if soak() { 300 } else { 30 });
+    run("oddest", &chosen, if soak() { 300 } else { 15 });
 }
 
 fn run(what: &str, chosen: &[(Tz, DateTime<Utc>)], rounds: u32) {

@@ -71,9 +71,9 @@ fn a_preview_that_ends_says_why() {
 
 #[test]
 fn intervals_say_what_they_count_from() {
-    let rate = schedule(&Spec::every(Duration::from_secs(5_400)));
+    let rate = schedule(&Spec::every(Duration::from_mins(90)));
     assert_eq!(rate.describe(Language::English), "every 1h 30m, counted from 2020-01-01T00:00:00+00:00");
-    let delay: Spec = RuleSpec::Every { period: Duration::from_secs(600), after: After::Completion }.into();
+    let delay: Spec = RuleSpec::Every { period: Duration::from_mins(10), after: After::Completion }.into();
     let delay = schedule(&delay);
     assert_eq!(delay.describe(Language::Chinese), "上一次运行结束后10m");
     assert_eq!(delay.preview(at("2026-06-01T00:00:00Z"), 5, Language::English).unwrap().fires.len(), 1);

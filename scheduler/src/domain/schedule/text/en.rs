@@ -11,6 +11,8 @@
 //! at       = "at" TIME {"," TIME} ["and" TIME]
 //! ```
 
+use std::fmt::Write;
+
 use chrono::NaiveDate;
 
 use super::{CycleUnit, Form, MonthDay, Problem, Step, Stop, Time, WEEKEND, WORKDAYS, is_every_day, monday_first};
@@ -310,13 +312,15 @@ pub(super) fn say(form: &Form) -> String {
                 Step::Hours(n, minute) => format!("{} at minute {minute}", counted(n, "hour")),
             };
             if let Some((from, to)) = window {
-                text += &format!(" between {from} and {to}");
+                let _ = write!(text, " between {from} and {to}");
             }
             match *days {
                 ALL_WEEKDAYS => {}
                 WORKDAYS => text += " on weekdays",
                 WEEKEND => text += " on weekends",
-                days => text += &format!(" on {}", weekday_list(days)),
+                days => {
+                    let _ = write!(text, " on {}", weekday_list(days));
+                }
             }
             text
         }
@@ -340,7 +344,7 @@ pub(super) fn say(form: &Form) -> String {
             let mut text = match unit {
                 CycleUnit::Days if *every == 2 => "every other day".to_owned(),
                 CycleUnit::Days => counted(*every, "day"),
-                CycleUnit::Weeks(days) if *every == 2 && days.count_ones() == 1 => {
+                CycleUnit::Weeks(days) if *every == 2 && days.is_power_of_two() => {
                     format!("every other {}", weekday_list(*days))
                 }
                 CycleUnit::Weeks(days) => format!("{} on {}", counted(*every, "week"), weekday_list(*days)),
@@ -349,9 +353,9 @@ pub(super) fn say(form: &Form) -> String {
                     format!("{} on {the}{}", counted(*every, "month"), month_day(*day))
                 }
             };
-            text += &format!(" {}", at(times));
+            let _ = write!(text, " {}", at(times));
             if let Some(date) = starting {
-                text += &format!(" starting {date}");
+                let _ = write!(text, " starting {date}");
             }
             text
         }

@@ -124,7 +124,7 @@ impl Rule {
 }
 
 /// Where reading stopped, and why if it is known.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 struct Stop {
     at: usize,
     problem: Option<Problem>,

@@ -12,6 +12,8 @@
 //!
 //! White space counts for nothing; lists are joined by `、`.
 
+use std::fmt::Write;
+
 use chrono::NaiveDate;
 
 use super::{CycleUnit, Form, MonthDay, Problem, Step, Stop, Time, WEEKEND, WORKDAYS, is_every_day, monday_first};
@@ -344,9 +346,9 @@ pub(super) fn say(form: &Form) -> String {
                 CycleUnit::Weeks(days) => format!("每{every}周的{}", weekday_list(*days)),
                 CycleUnit::Months(day) => format!("每{every}个月的{}", month_day(*day)),
             };
-            text += &format!(" {}", times_list(times));
+            let _ = write!(text, " {}", times_list(times));
             if let Some(date) = starting {
-                text += &format!("，从{date}起");
+                let _ = write!(text, "，从{date}起");
             }
             text
         }

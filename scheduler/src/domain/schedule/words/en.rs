@@ -1,5 +1,7 @@
 //! English for expressions that the grammar has no words for, and for notes.
 
+use std::fmt::Write;
+
 use crate::domain::schedule::{
     civil::Civil,
     cron::{
@@ -32,13 +34,13 @@ pub(super) fn expression(expression: &Expression) -> String {
     let mut text = times(fields);
     let days = days(&fields.days);
     if !days.is_empty() {
-        text += &format!(", {days}");
+        let _ = write!(text, ", {days}");
     }
     if fields.months != ALL_MONTHS {
-        text += &format!(", in {}", set(fields.months, |n| MONTHS[n as usize - 1].to_owned()));
+        let _ = write!(text, ", in {}", set(fields.months, |n| MONTHS[n as usize - 1].to_owned()));
     }
     if let Some(years) = &fields.years {
-        text += &format!(", in {}", list(years.iter().map(i32::to_string).collect(), "and"));
+        let _ = write!(text, ", in {}", list(years.iter().map(i32::to_string).collect(), "and"));
     }
     text
 }

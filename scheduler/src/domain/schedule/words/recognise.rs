@@ -38,7 +38,7 @@ fn steps(fields: &Fields) -> Option<Form> {
         let window = if hours == ALL_HOURS {
             None
         } else {
-            let (first, last) = (hours.trailing_zeros(), 63 - hours.leading_zeros());
+            let (first, last) = (hours.trailing_zeros(), hours.ilog2());
             if hours != range(first, last) {
                 return None;
             }
@@ -80,7 +80,7 @@ fn special(fields: &Fields) -> bool {
 }
 
 fn single(bits: Bits) -> Option<u32> {
-    (bits.count_ones() == 1).then(|| bits.trailing_zeros())
+    bits.is_power_of_two().then(|| bits.trailing_zeros())
 }
 
 /// The n of a set that is every nth number from 0.

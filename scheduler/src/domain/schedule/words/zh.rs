@@ -1,5 +1,7 @@
 //! Chinese for expressions that the grammar has no words for, and for notes.
 
+use std::fmt::Write;
+
 use crate::domain::schedule::{
     civil::Civil,
     cron::{
@@ -33,14 +35,18 @@ fn times(fields: &Fields) -> String {
         ALL_HOURS => "每小时".to_owned(),
         hours => set(hours, |n| format!("{n}时")),
     };
-    text += &match fields.minutes {
-        ALL_MINUTES => "每分钟".to_owned(),
-        minutes => format!("的{}", set(minutes, |n| format!("{n}分"))),
-    };
+    match fields.minutes {
+        ALL_MINUTES => text += "每分钟",
+        minutes => {
+            let _ = write!(text, "的{}", set(minutes, |n| format!("{n}分")));
+        }
+    }
     match fields.seconds {
         1 => {}
         ALL_MINUTES => text += "每秒",
-        seconds => text += &format!("的{}", set(seconds, |n| format!("{n}秒"))),
+        seconds => {
+            let _ = write!(text, "的{}", set(seconds, |n| format!("{n}秒")));
+        }
     }
     text
 }
