@@ -9,7 +9,7 @@ use chrono::{DateTime, NaiveDateTime, Offset, TimeDelta, TimeZone, Utc};
 use chrono_tz::{TZ_VARIANTS, Tz};
 
 use super::{cron, generate::Chance, generate::Model, soak, walk};
-use crate::domain::time::Timestamp;
+use crate::domain::{schedule::Next, time::Timestamp};
 
 /// Three days around a change of a clock, minute by minute.
 struct Days {
@@ -116,8 +116,25 @@ fn check(days: &Days, model: &Model) -> usize {
         assert_eq!(schedule.last(until), Some(*fire), "{} in {} around {}", model.text, days.tz, days.change);
         until = Timestamp(fire.0 - 1);
     }
+    // Whenever it is asked near the change, in either pass, the answers are those of the walk.
+    for n in 0..ASKED {
+        let asked = micros(days.change.timestamp() + (n - ASKED / 2) * ASKED_EVERY);
+        let (passed, ahead) = found.split_at(found.partition_point(|fire| *fire <= asked));
+        match ahead.first() {
+            Some(fire) => assert!(matches!(schedule.next(asked).unwrap(), Next::At(next) if next.time == *fire)),
+            None => assert!(!matches!(schedule.next(asked).unwrap(), Next::At(next) if next.time <= to)),
+        }
+        if let Some(fire) = passed.last() {
+            assert_eq!(schedule.last(asked), Some(*fire), "{} in {} at {}", model.text, days.tz, super::rfc3339(asked));
+        }
+        assert_eq!(schedule.count(asked, to), ahead.len() as u64, "{} in {}", model.text, days.tz);
+    }
     found.len()
 }
+
+/// How many instants around a change are asked about, and how many seconds apart.
+const ASKED: i64 = 24;
+const ASKED_EVERY: i64 = 617;
 
 #[test]
 fn every_clock_change_of_every_zone_fires_as_a_walk_by_minutes_does() {
