@@ -11,6 +11,15 @@ use super::{
 };
 use crate::domain::time::{Timestamp, micros};
 
+/// The fire that a schedule waits for, as it is stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Waiting {
+    /// Its nominal instant.
+    pub time: Timestamp,
+    /// When to decide it, by the clock of the database.
+    pub due_at: Timestamp,
+}
+
 /// What becomes of the fires of one schedule that are due.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decision {
@@ -21,6 +30,8 @@ pub struct Decision {
     /// What the schedule waits for after this. It may be due already, when there is more to decide than one turn takes
     /// or when missed fires run one after another.
     pub next: Next,
+    /// When to wake for it, if there is one.
+    pub due_at: Option<Timestamp>,
 }
 
 /// A fire that runs.
@@ -76,15 +87,17 @@ impl Reason {
 const JITTERED_MAX: usize = 64;
 
 impl Schedule {
-    /// Decides the fires that are due at `now`, `first` being the one the schedule waits for.
+    /// Decides the fires that are due at `now`. Nothing is when the stored `due_at` has not come.
     ///
     /// `one_by_one` says that missed fires wait for each other (every overlap policy but `allow`): then `run_all` lets
     /// the oldest go and leaves the schedule waiting for the one after it.
-    pub fn decide(&self, first: Timestamp, now: Timestamp, one_by_one: bool) -> Result<Decision, NotForward> {
-        let Some(newest) = self.newest_due(first, now)? else {
-            let waiting = Next::At(Fire { time: first, notes: Vec::new() });
-            return Ok(Decision { run: Vec::new(), missed: Vec::new(), next: waiting });
-        };
+    pub fn decide(&self, waiting: Waiting, now: Timestamp, one_by_one: bool) -> Result<Decision, NotForward> {
+        let first = waiting.time;
+        if waiting.due_at > now {
+            let next = Next::At(Fire { time: first, notes: Vec::new() });
+            return Ok(Decision { run: Vec::new(), missed: Vec::new(), next, due_at: Some(waiting.due_at) });
+        }
+        let newest = self.newest_due(first, now)?;
         let late = now.since(self.due(newest));
         let in_time = late <= self.misfire_after;
         let reachable = |fire: Timestamp| now.since(self.due(fire)) <= self.catchup_window;
@@ -113,16 +126,18 @@ impl Schedule {
         let missed = due.missed;
         if one_by_one && run.len() > 1 {
             let next = Next::At(Fire { time: run[1], notes: Vec::new() });
-            return Ok(Decision { run: vec![due_fire(run[0])], missed, next });
+            return Ok(Decision { run: vec![due_fire(run[0])], missed, next, due_at: Some(self.due(run[1])) });
         }
-        Ok(Decision { run: run.into_iter().map(due_fire).collect(), missed, next: self.next(newest)? })
+        let next = self.next(newest)?;
+        let due_at = match &next {
+            Next::At(fire) => Some(self.due_at(fire.time, now)),
+            _ => None,
+        };
+        Ok(Decision { run: run.into_iter().map(due_fire).collect(), missed, next, due_at })
     }
 
-    /// The newest fire that is due; none when even the first is not.
-    fn newest_due(&self, first: Timestamp, now: Timestamp) -> Result<Option<Timestamp>, NotForward> {
-        if self.due(first) > now {
-            return Ok(None);
-        }
+    /// The newest fire that is due, `first` being so already.
+    fn newest_due(&self, first: Timestamp, now: Timestamp) -> Result<Timestamp, NotForward> {
         // Whatever its jitter, a fire so long ago is due, and so are all before it.
         let surely = self.last(Timestamp(now.0.saturating_sub(micros(self.jitter))));
         let mut newest = surely.map_or(first, |fire| fire.max(first));
@@ -134,7 +149,7 @@ impl Schedule {
                 }
             }
         }
-        Ok(Some(newest))
+        Ok(newest)
     }
 
     /// The newest fires that the window and the limit allow, oldest first; the others are missed.

@@ -6,7 +6,7 @@ use super::{at, rfc3339, schedule};
 use crate::domain::{
     schedule::{
         After, Misfire, Next, RuleSpec, Schedule, Spec,
-        misfire::{Decision, Missed, Reason},
+        misfire::{Decision, Missed, Reason, Waiting},
     },
     time::Timestamp,
 };
@@ -16,7 +16,11 @@ fn with(misfire: Misfire, spec: Spec) -> Schedule {
 }
 
 fn decide(schedule: &Schedule, first: &str, now: &str) -> Decision {
-    schedule.decide(at(first), at(now), false).unwrap()
+    schedule.decide(waiting(schedule, at(first)), at(now), false).unwrap()
+}
+
+fn waiting(schedule: &Schedule, time: Timestamp) -> Waiting {
+    Waiting { time, due_at: schedule.due(time) }
 }
 
 fn run(decision: &Decision) -> Vec<String> {
@@ -111,11 +115,11 @@ fn two_weeks_of_a_five_second_schedule_cost_no_more_than_the_limit() {
 fn one_by_one_the_oldest_goes_first_and_the_next_is_waited_for() {
     let all = with(Misfire::RunAll, Spec::cron("0 * * * *", ""));
     let now = at("2025-01-01T12:10:00Z");
-    let first = all.decide(at("2025-01-01T10:00:00Z"), now, true).unwrap();
+    let first = all.decide(waiting(&all, at("2025-01-01T10:00:00Z")), now, true).unwrap();
     assert_eq!(run(&first), ["2025-01-01T10:00:00Z"]);
     assert_eq!(waits_for(&first), "2025-01-01T11:00:00Z");
-    let second = all.decide(at("2025-01-01T11:00:00Z"), now, true).unwrap();
-    let third = all.decide(at("2025-01-01T12:00:00Z"), now, true).unwrap();
+    let second = all.decide(waiting(&all, at("2025-01-01T11:00:00Z")), now, true).unwrap();
+    let third = all.decide(waiting(&all, at("2025-01-01T12:00:00Z")), now, true).unwrap();
     assert_eq!((run(&second)[0].as_str(), run(&third)[0].as_str()), ("2025-01-01T11:00:00Z", "2025-01-01T12:00:00Z"));
     assert_eq!(waits_for(&third), "2025-01-01T13:00:00Z");
 }
@@ -143,18 +147,51 @@ fn a_clock_set_forward_an_hour_catches_up_once() {
 }
 
 #[test]
+fn a_clock_set_back_an_hour_does_not_stop_an_interval_for_that_hour() {
+    let mut spec = Spec::every(Duration::from_secs(5));
+    spec.start_time = Some("2025-01-01T00:00:00Z".parse().unwrap());
+    let five = schedule(&spec);
+    // It waits for 11:00:05 when the clock goes back to 10:00:01, and is told to wake within its period.
+    let mut now = at("2025-01-01T10:00:01Z");
+    let mut waiting =
+        Waiting { time: at("2025-01-01T11:00:05Z"), due_at: five.due_at(at("2025-01-01T11:00:05Z"), now) };
+    for n in 0..100 {
+        assert_eq!(waiting.due_at, at("2025-01-01T10:00:06Z") + Duration::from_secs(5 * n));
+        now = waiting.due_at;
+        let decision = five.decide(waiting, now, true).unwrap();
+        // One fire a period, each with a nominal time of its own, none twice.
+        assert_eq!(decision.run.len(), 1);
+        assert_eq!(decision.run[0].time, at("2025-01-01T11:00:05Z") + Duration::from_secs(5 * n));
+        let Next::At(fire) = decision.next else { panic!("it goes on") };
+        waiting = Waiting { time: fire.time, due_at: decision.due_at.unwrap() };
+    }
+}
+
+#[test]
+fn a_far_future_left_by_a_wrong_clock_is_recomputed() {
+    let daily = schedule(&Spec::cron("0 0 * * *", ""));
+    let resumed = |now: &str, last: Option<&str>| match daily.resume(at(now), last.map(at)).unwrap() {
+        Next::At(fire) => rfc3339(fire.time),
+        nothing => panic!("{nothing:?}"),
+    };
+    assert_eq!(resumed("2025-01-01T12:00:00Z", None), "2025-01-02T00:00:00Z");
+    // What has fired in the time that comes again does not fire again.
+    assert_eq!(resumed("2025-01-01T23:30:00Z", Some("2025-01-02T00:00:00Z")), "2025-01-03T00:00:00Z");
+}
+
+#[test]
 fn jitter_delays_what_is_due_and_loses_nothing() {
     let jittered = schedule(&Spec { jitter: Duration::from_secs(50), misfire: Some(Misfire::RunAll), ..minutely() });
     let mut seen = Vec::new();
-    let mut waiting = at("2025-01-01T00:00:00Z");
+    let mut time = at("2025-01-01T00:00:00Z");
     for second in 0..3_600 {
         let now = Timestamp(at("2025-01-01T00:00:00Z").0 + second * 1_000_000);
-        let decision = jittered.decide(waiting, now, false).unwrap();
+        let decision = jittered.decide(waiting(&jittered, time), now, false).unwrap();
         assert!(decision.run.iter().all(|due| jittered.due(due.time) <= now));
         assert!(decision.missed.is_empty());
         seen.extend(decision.run.iter().map(|due| due.time));
         let Next::At(fire) = decision.next else { panic!("it goes on") };
-        waiting = fire.time;
+        time = fire.time;
     }
     assert!(seen.windows(2).all(|pair| pair[1].0 - pair[0].0 == 60_000_000));
     assert!(seen.len() >= 59);
@@ -168,7 +205,7 @@ fn a_single_time_in_the_past_needs_a_policy_that_says_run() {
     assert!(refused.contains("in the past") && refused.contains("misfire"), "{refused}");
     let once = with(Misfire::RunOnce, spec);
     let fire = once.first_fire(now).unwrap();
-    let decision = once.decide(fire.time, now, true).unwrap();
+    let decision = once.decide(waiting(&once, fire.time), now, true).unwrap();
     assert_eq!(run(&decision), ["2025-01-01T11:00:00Z"]);
     assert_eq!(decision.next, Next::Over);
 }
