@@ -5,9 +5,9 @@ use chrono::{DateTime, NaiveDate, Utc};
 use super::{
     calendar::{Calendar, Exclusions},
     cron::Expression,
+    firing::{Fire, Next, NotForward, Schedule},
     pattern::Pattern,
     rule::{Rule, SECOND, Source},
-    schedule::{Fire, Next, NotForward, Schedule},
     spec::{After, CALENDARS_MAX, CATCHUP_LIMIT_MAX, JITTER_MAX, Misfire, PERIOD_MAX, PERIOD_MIN, RuleSpec, Spec},
     text,
     wall::{Manner, Wall},

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use super::{
-    schedule::{Fire, Next, NotForward, Schedule},
+    firing::{Fire, Next, NotForward, Schedule},
     spec::Misfire,
 };
 use crate::domain::time::{Timestamp, micros};

@@ -8,7 +8,7 @@ use crate::domain::schedule::{
         ALL_DAYS, ALL_HOURS, ALL_MINUTES, ALL_MONTHS, ALL_WEEKDAYS, Bits, DayOfMonth, DayOfWeek, Days, Expression,
         Fields,
     },
-    schedule::Note,
+    firing::Note,
     wall::Shift,
     words::runs,
 };

@@ -8,8 +8,8 @@ use std::fmt::Write;
 
 use super::{
     cron::{Bits, Expression, numbers},
+    firing::{Note, Schedule},
     rule::{Rule, SECOND, Source},
-    schedule::{Note, Schedule},
     text::{self, Language},
 };
 use crate::domain::time::Timestamp;
