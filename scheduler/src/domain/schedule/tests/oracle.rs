@@ -9,7 +9,10 @@ use chrono::{DateTime, NaiveDateTime, Offset, TimeDelta, TimeZone, Utc};
 use chrono_tz::{TZ_VARIANTS, Tz};
 
 use super::{cron, generate::Chance, generate::Model, soak, walk};
-use crate::domain::{schedule::Next, time::Timestamp};
+use crate::domain::{
+    schedule::{Language, Next, Spec, cron::Expression},
+    time::Timestamp,
+};
 
 /// Three days around a change of a clock, minute by minute.
 struct Days {
@@ -83,8 +86,8 @@ fn changes(tz: Tz, first_year: i32, last_year: i32) -> Vec<(DateTime<Utc>, i32, 
 }
 
 fn check(days: &Days, model: &Model) -> usize {
-    let schedule = match super::super::cron::Expression::parse(&model.text) {
-        Ok(_) => cron(&model.text, days.tz.name()),
+    let expression = match Expression::parse(&model.text) {
+        Ok(expression) => expression,
         // Only what can never fire is refused.
         Err(error) => {
             assert!(error.message.contains("never fires"), "{}: {error}", model.text);
@@ -92,6 +95,7 @@ fn check(days: &Days, model: &Model) -> usize {
             return 0;
         }
     };
+    let schedule = cron(&model.text, days.tz.name());
     let micros = |at: i64| Timestamp(at * 1_000_000);
     let (from, to) = (micros(days.from.timestamp()), micros(days.to.timestamp() - 1));
     let found = walk(&schedule, from, to);
@@ -115,6 +119,11 @@ fn check(days: &Days, model: &Model) -> usize {
     for fire in found.iter().rev().take(200) {
         assert_eq!(schedule.last(until), Some(*fire), "{} in {} around {}", model.text, days.tz, days.change);
         until = Timestamp(fire.0 - 1);
+    }
+    // The words for it, if there are such, mean the same.
+    if let Some(rule) = expression.as_text() {
+        let words = rule.describe(Language::English);
+        assert_eq!(walk(&super::schedule(&Spec::text(&words, days.tz.name())), from, to), found, "{words}");
     }
     // Whenever it is asked near the change, in either pass, the answers are those of the walk.
     for n in 0..ASKED {

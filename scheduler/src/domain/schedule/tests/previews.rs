@@ -1,6 +1,6 @@
 //! What is shown beforehand is what happens.
 
-use std::time::Duration;
+use std::{fmt::Write, time::Duration};
 
 use super::{at, cron, schedule, walk};
 use crate::domain::schedule::{After, Language, Next, RuleSpec, Spec, misfire::Waiting};
@@ -78,4 +78,40 @@ fn intervals_say_what_they_count_from() {
     let delay = schedule(&delay);
     assert_eq!(delay.describe(Language::Chinese), "上一次运行结束后10m");
     assert_eq!(delay.preview(at("2026-06-01T00:00:00Z"), 5, Language::English).unwrap().fires.len(), 1);
+}
+
+/// Ten schedules around clock changes, as they are shown. Set `BATON_BLESS` to write the file anew.
+#[test]
+fn ten_previews_around_clock_changes_read_as_written_down() {
+    let mut text = String::new();
+    for (written, zone, from, count, language) in [
+        ("30 2 * * *", "America/New_York", "2026-03-07T12:00:00Z", 3, Language::English),
+        ("0,30 2,3 * * *", "America/New_York", "2026-03-07T22:00:00Z", 4, Language::English),
+        ("30 1 * * *", "America/New_York", "2026-10-31T12:00:00Z", 3, Language::English),
+        ("*/30 * * * *", "Europe/Berlin", "2026-10-25T00:00:00Z", 5, Language::English),
+        ("0 */15 * * * *", "Europe/London", "2026-03-29T00:40:00Z", 3, Language::English),
+        ("15 2 * * *", "Australia/Lord_Howe", "2026-10-02T20:00:00Z", 3, Language::Chinese),
+        ("0 0 * * *", "America/Santiago", "2026-09-05T00:00:00Z", 3, Language::Chinese),
+        ("0 12 * * *", "Pacific/Apia", "2011-12-29T00:00:00Z", 3, Language::English),
+        ("last day of the month at 03:30", "Europe/Kyiv", "2024-02-29T02:00:00Z", 3, Language::English),
+        ("每个周末 01:30", "Europe/London", "2026-10-24T00:00:00Z", 3, Language::Chinese),
+    ] {
+        let is_text = !written.contains('*');
+        let spec = if is_text { Spec::text(written, zone) } else { Spec::cron(written, zone) };
+        let preview = schedule(&spec).preview(at(from), count, language).unwrap();
+        let _ = write!(text, "{written}  ({zone})\n  means  {}\n", preview.description);
+        if let Some(cron) = preview.cron.filter(|_| is_text) {
+            let _ = writeln!(text, "  cron   {cron}");
+        }
+        for fire in preview.fires {
+            text += format!("  {}  {}  {}", fire.utc, fire.local, fire.note).trim_end();
+            text.push('\n');
+        }
+        text.push('\n');
+    }
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/src/domain/schedule/tests/previews.txt");
+    if std::env::var_os("BATON_BLESS").is_some() {
+        std::fs::write(file, &text).unwrap();
+    }
+    assert_eq!(text, std::fs::read_to_string(file).unwrap());
 }

@@ -96,16 +96,24 @@ pub(super) fn note(note: &Note, reading: Civil) -> String {
     match note {
         Note::Clock(Shift::Moved { from, merged }) => {
             let others = if *merged { "，空档内的触发合并为一次" } else { "" };
-            format!("{}不存在（时钟拨快），移到{}{others}", clock(*from), clock(reading))
+            format!("{}不存在（时钟拨快），移到{}{others}", missing(*from, reading), clock(reading))
         }
         Note::Clock(Shift::FirstPass) => format!("{}出现两次（时钟拨慢），只在第一次触发", clock(reading)),
         Note::Clock(Shift::SecondPass) => format!("{}第二次出现（时钟已拨慢）", clock(reading)),
-        Note::Clock(Shift::AfterGap { from }) => format!("{}起的空档不存在（时钟拨快）", clock(*from)),
+        Note::Clock(Shift::AfterGap { from }) => {
+            format!("{}不存在（时钟拨快），不触发", missing(*from, reading))
+        }
         Note::Excluded { calendar, first, count } => {
             let first = first.datetime().format("%Y-%m-%d %H:%M");
             format!("日历{calendar}排除了从{first}起的{count}次触发")
         }
     }
+}
+
+/// A reading that does not exist, with its date when that does not exist either.
+fn missing(from: Civil, reading: Civil) -> String {
+    let format = if from.date() == reading.date() { "%H:%M" } else { "%Y-%m-%d %H:%M" };
+    from.datetime().format(format).to_string()
 }
 
 fn set(bits: Bits, name: impl Fn(u32) -> String) -> String {
