@@ -20,6 +20,18 @@ pub struct Waiting {
     pub due_at: Timestamp,
 }
 
+/// Whether the jobs of missed fires may run beside each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pace {
+    /// They may: overlap is `allow`.
+    Together,
+    /// They may not: each is decided when the job of the one before has ended.
+    OneByOne {
+        /// When the newest job of this schedule was made. A fire that was due by then belongs to the same catch-up.
+        last_made: Option<Timestamp>,
+    },
+}
+
 /// What becomes of the fires of one schedule that are due.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decision {
@@ -41,7 +53,7 @@ pub struct Due {
     pub time: Timestamp,
     /// How long after it was due it is decided.
     pub late: Duration,
-    /// It was missed and is made up for: it waits for the job before it instead of being skipped.
+    /// It is one of several that `run_all` makes up for: it waits for the job before it instead of being skipped.
     pub catch_up: bool,
 }
 
@@ -89,9 +101,8 @@ const JITTERED_MAX: usize = 64;
 impl Schedule {
     /// Decides the fires that are due at `now`. Nothing is when the stored `due_at` has not come.
     ///
-    /// `one_by_one` says that missed fires wait for each other (every overlap policy but `allow`): then `run_all` lets
-    /// the oldest go and leaves the schedule waiting for the one after it.
-    pub fn decide(&self, waiting: Waiting, now: Timestamp, one_by_one: bool) -> Result<Decision, NotForward> {
+    /// At [`Pace::OneByOne`] `run_all` lets the oldest go and leaves the schedule waiting for the one after it.
+    pub fn decide(&self, waiting: Waiting, now: Timestamp, pace: Pace) -> Result<Decision, NotForward> {
         let first = waiting.time;
         if waiting.due_at > now {
             let next = Next::At(Fire { time: first, notes: Vec::new() });
@@ -121,10 +132,18 @@ impl Schedule {
                 Vec::new()
             }
         };
-        let due_fire =
-            |time: Timestamp| Due { time, late: now.since(self.due(time)), catch_up: time != newest || !in_time };
+        let same_batch = |time: Timestamp| match pace {
+            Pace::OneByOne { last_made: Some(made) } => self.due(time) <= made,
+            _ => false,
+        };
+        let made_up_for = |time: Timestamp| time != newest || !in_time || same_batch(time);
+        let due_fire = |time: Timestamp| Due {
+            time,
+            late: now.since(self.due(time)),
+            catch_up: self.misfire() == Misfire::RunAll && made_up_for(time),
+        };
         let missed = due.missed;
-        if one_by_one && run.len() > 1 {
+        if pace != Pace::Together && run.len() > 1 {
             let next = Next::At(Fire { time: run[1], notes: Vec::new() });
             return Ok(Decision { run: vec![due_fire(run[0])], missed, next, due_at: Some(self.due(run[1])) });
         }

@@ -6,17 +6,19 @@ use super::{at, rfc3339, schedule};
 use crate::domain::{
     schedule::{
         After, Misfire, Next, RuleSpec, Schedule, Spec,
-        misfire::{Decision, Missed, Reason, Waiting},
+        misfire::{Decision, Missed, Pace, Reason, Waiting},
     },
     time::Timestamp,
 };
+
+const ALONE: Pace = Pace::OneByOne { last_made: None };
 
 fn with(misfire: Misfire, spec: Spec) -> Schedule {
     schedule(&Spec { misfire: Some(misfire), ..spec })
 }
 
 fn decide(schedule: &Schedule, first: &str, now: &str) -> Decision {
-    schedule.decide(waiting(schedule, at(first)), at(now), false).unwrap()
+    schedule.decide(waiting(schedule, at(first)), at(now), Pace::Together).unwrap()
 }
 
 fn waiting(schedule: &Schedule, time: Timestamp) -> Waiting {
@@ -68,7 +70,8 @@ fn a_newest_fire_that_is_too_late_is_missed_as_well() {
     assert_eq!(skip.missed[0].count, 3);
     let once = decide(&with(Misfire::RunOnce, hourly), "2025-01-01T10:00:00Z", "2025-01-01T12:10:00Z");
     assert_eq!(run(&once), ["2025-01-01T12:00:00Z"]);
-    assert!(once.run[0].catch_up);
+    // The one fire that is run is subject to overlap as any other.
+    assert!(!once.run[0].catch_up);
     assert_eq!(once.run[0].late, Duration::from_mins(10));
 }
 
@@ -124,14 +127,22 @@ fn a_century_of_seconds_is_counted_not_walked() {
 #[test]
 fn one_by_one_the_oldest_goes_first_and_the_next_is_waited_for() {
     let all = with(Misfire::RunAll, Spec::cron("0 * * * *", ""));
-    let now = at("2025-01-01T12:10:00Z");
-    let first = all.decide(waiting(&all, at("2025-01-01T10:00:00Z")), now, true).unwrap();
+    let decide = |fire: &str, now: &str, last_made: Option<&str>| {
+        all.decide(waiting(&all, at(fire)), at(now), Pace::OneByOne { last_made: last_made.map(at) }).unwrap()
+    };
+    let first = decide("2025-01-01T10:00:00Z", "2025-01-01T12:01:00Z", None);
     assert_eq!(run(&first), ["2025-01-01T10:00:00Z"]);
+    assert!(first.run[0].catch_up);
     assert_eq!(waits_for(&first), "2025-01-01T11:00:00Z");
-    let second = all.decide(waiting(&all, at("2025-01-01T11:00:00Z")), now, true).unwrap();
-    let third = all.decide(waiting(&all, at("2025-01-01T12:00:00Z")), now, true).unwrap();
-    assert_eq!((run(&second)[0].as_str(), run(&third)[0].as_str()), ("2025-01-01T11:00:00Z", "2025-01-01T12:00:00Z"));
+    let second = decide("2025-01-01T11:00:00Z", "2025-01-01T12:02:00Z", Some("2025-01-01T12:01:00Z"));
+    assert_eq!(run(&second), ["2025-01-01T11:00:00Z"]);
+    // The newest is in time, but it was due when the catch-up began and so waits for its turn.
+    let third = decide("2025-01-01T12:00:00Z", "2025-01-01T12:03:00Z", Some("2025-01-01T12:02:00Z"));
+    assert!(third.run[0].catch_up);
     assert_eq!(waits_for(&third), "2025-01-01T13:00:00Z");
+    // The one after it is a fire like any other.
+    let fourth = decide("2025-01-01T13:00:00Z", "2025-01-01T13:00:00Z", Some("2025-01-01T12:03:00Z"));
+    assert!(!fourth.run[0].catch_up);
 }
 
 #[test]
@@ -168,7 +179,7 @@ fn a_clock_set_back_an_hour_does_not_stop_an_interval_for_that_hour() {
     for n in 0..100 {
         assert_eq!(waiting.due_at, at("2025-01-01T10:00:06Z") + Duration::from_secs(5 * n));
         now = waiting.due_at;
-        let decision = five.decide(waiting, now, true).unwrap();
+        let decision = five.decide(waiting, now, ALONE).unwrap();
         // One fire a period, each with a nominal time of its own, none twice.
         assert_eq!(decision.run.len(), 1);
         assert_eq!(decision.run[0].time, at("2025-01-01T11:00:05Z") + Duration::from_secs(5 * n));
@@ -196,7 +207,7 @@ fn jitter_delays_what_is_due_and_loses_nothing() {
     let mut time = at("2025-01-01T00:00:00Z");
     for second in 0..3_600 {
         let now = Timestamp(at("2025-01-01T00:00:00Z").0 + second * 1_000_000);
-        let decision = jittered.decide(waiting(&jittered, time), now, false).unwrap();
+        let decision = jittered.decide(waiting(&jittered, time), now, Pace::Together).unwrap();
         assert!(decision.run.iter().all(|due| jittered.due(due.time) <= now));
         assert!(decision.missed.is_empty());
         seen.extend(decision.run.iter().map(|due| due.time));
@@ -215,7 +226,7 @@ fn a_single_time_in_the_past_needs_a_policy_that_says_run() {
     assert!(refused.contains("in the past") && refused.contains("misfire"), "{refused}");
     let once = with(Misfire::RunOnce, spec);
     let fire = once.first_fire(now).unwrap();
-    let decision = once.decide(waiting(&once, fire.time), now, true).unwrap();
+    let decision = once.decide(waiting(&once, fire.time), now, ALONE).unwrap();
     assert_eq!(run(&decision), ["2025-01-01T11:00:00Z"]);
     assert_eq!(decision.next, Next::Over);
 }

@@ -3,7 +3,10 @@
 use std::{fmt::Write, time::Duration};
 
 use super::{at, cron, schedule, walk};
-use crate::domain::schedule::{After, Language, Next, RuleSpec, Spec, misfire::Waiting};
+use crate::domain::schedule::{
+    After, Language, Next, RuleSpec, Spec,
+    misfire::{Pace, Waiting},
+};
 
 #[test]
 fn a_preview_shows_local_time_and_what_the_clock_does() {
@@ -52,8 +55,9 @@ fn a_year_of_preview_is_a_year_of_firing() {
         let mut fired = Vec::new();
         let Next::At(mut waiting) = schedule.next(from).unwrap() else { panic!("it fires") };
         while waiting.time <= to {
-            let decision =
-                schedule.decide(Waiting { time: waiting.time, due_at: waiting.time }, waiting.time, true).unwrap();
+            let decision = schedule
+                .decide(Waiting { time: waiting.time, due_at: waiting.time }, waiting.time, Pace::Together)
+                .unwrap();
             fired.extend(decision.run.iter().map(|due| due.time));
             let Next::At(next) = decision.next else { panic!("it goes on") };
             waiting = next;
