@@ -58,9 +58,7 @@ pub(super) async fn pass(tx: &Tx, work: &mut Work) -> Result<(Vec<Uuid>, bool), 
         row.started_at = Some(now);
         row.deadline_at = plan.config.timeout.map(|timeout| now + timeout);
         let open: Vec<(Uuid, u32)> = (0..to)
-            .filter(|&node| {
-                plan.graph.parents(node).is_empty() || plan.rule(node) == crate::domain::definition::TriggerRule::Always
-            })
+            .filter(|&node| plan.graph.parents(node).is_empty() || plan.rule(node) == TriggerRule::Always)
             .map(|node| (id, node))
             .collect();
         let absent: Vec<(Uuid, u32)> =
