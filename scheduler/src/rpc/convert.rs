@@ -11,6 +11,7 @@ use super::status::Violation;
 use crate::{
     domain::{
         definition::{JobConfig, OnFailure, Retry, Shards, Split, Target, TaskConfig, TaskDefaults, TriggerRule},
+        explain::{Check, Explanation, Standing},
         gate::SkipCause,
         job::JobState,
         runner::RunnerState,
@@ -184,6 +185,31 @@ pub(crate) fn task(task: read::Task) -> v1::Task {
         attempts: Vec::new(),
         stdout_bytes: task.stdout_bytes,
         stderr_bytes: task.stderr_bytes,
+    }
+}
+
+/// An explanation with what it is about.
+pub(crate) fn explanation(
+    explanation: Explanation,
+    of: read::Job,
+    about: Option<read::Task>,
+    config: Option<&TaskConfig>,
+) -> v1::ExplainResponse {
+    let check = |check: Check| {
+        let state = match check.standing {
+            Standing::Passed => v1::CheckState::Passed,
+            Standing::Holds => v1::CheckState::Holds,
+            Standing::NotReached => v1::CheckState::NotApplicable,
+        };
+        v1::Check { name: check.name.to_owned(), state: state.into(), detail: check.detail }
+    };
+    v1::ExplainResponse {
+        task: about.map(task),
+        job: Some(job(of)),
+        summary: explanation.summary,
+        checks: explanation.checks.into_iter().map(check).collect(),
+        fixes: explanation.fixes,
+        config: config.map(task_config),
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod config;
 mod definition;
+mod explain;
 mod id;
 mod job;
 mod runner;
@@ -20,6 +21,7 @@ use sea_orm::{
 pub use self::{
     config::{Config, ConfigKey, ConfigVersion, ListedConfig},
     definition::{Definition, Definitions},
+    explain::Place,
     id::{CANDIDATES_MAX, Found},
     job::{Job, JobFilter},
     runner::Runner,
