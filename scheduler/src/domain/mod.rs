@@ -3,6 +3,7 @@
 
 pub mod command;
 pub mod definition;
+pub mod explain;
 pub mod gate;
 pub mod graph;
 pub mod heartbeat;

@@ -139,7 +139,7 @@ impl JobService for Jobs {
         Ok(Response::new(watch::start(&self.0, request.into_inner()).await?))
     }
 
-    async fn explain(&self, _: Request<ExplainRequest>) -> Result<Response<ExplainResponse>, Status> {
-        Err(Status::unimplemented("explain is not served yet"))
+    async fn explain(&self, request: Request<ExplainRequest>) -> Result<Response<ExplainResponse>, Status> {
+        Ok(Response::new(self.0.explain(request.into_inner()).await?))
     }
 }

@@ -4,6 +4,7 @@ mod api;
 mod caller;
 mod commands;
 mod convert;
+mod explain;
 mod frames;
 mod heartbeat;
 mod job_configs;
