@@ -5,8 +5,8 @@ mod support;
 use std::time::{Duration, Instant};
 
 use baton::v1::{
-    Answer, CommandKind, Disconnect, DisconnectReason, DrainState, EndReason, RunSpec, SlotCommand, SlotStatus, Verdict,
-    VerdictKind, Welcome,
+    Answer, CommandKind, Disconnect, DisconnectReason, DrainState, EndReason, RunSpec, SlotCommand, SlotStatus,
+    Verdict, VerdictKind, Welcome,
 };
 use baton_runner::{Config, Outcome, Runner, task::Target};
 use support::{Answers, BEAT, Fake, Inside, new_task, shell, span, welcome, within};
@@ -278,7 +278,7 @@ async fn a_program_may_do_the_work_itself() {
     assert!(result.exit_code.is_none() && result.message.contains("broke off"), "{}", result.message);
     let task = new_task();
     session.run_new(1, &task, support::command(&["wait"]));
-    session.reset(&task, Some(Duration::from_secs(60)));
+    session.reset(&task, Some(Duration::from_mins(1)));
     let result = session.result(&task).await;
     assert_eq!((result.end_reason(), &*result.message), (EndReason::Reset, "told to stop"));
 }

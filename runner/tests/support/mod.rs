@@ -22,11 +22,14 @@ use tokio::{
     task::JoinHandle,
     time::timeout,
 };
-use tokio_stream::{Stream, StreamExt as _, wrappers::{TcpListenerStream, UnboundedReceiverStream}};
+use tokio_stream::{
+    Stream, StreamExt as _,
+    wrappers::{TcpListenerStream, UnboundedReceiverStream},
+};
 use tonic::{Request, Response, Status, Streaming, transport::Server};
 
 /// Longer than anything takes on the slowest machine.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_mins(1);
 
 pub const BEAT: Duration = Duration::from_millis(100);
 
@@ -105,6 +108,7 @@ impl Drop for Fake {
     }
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "every duration of the protocol is optional")]
 pub fn span(span: Duration) -> Option<prost_types::Duration> {
     Some(span.try_into().unwrap())
 }
@@ -136,16 +140,25 @@ impl HeartbeatService for Beats {
         tokio::spawn(async move {
             let Some(Ok(hello)) = incoming.next().await else { return };
             let (frames_in, frames) = mpsc::unbounded_channel();
-            let line = Arc::new(Line { out: Mutex::new(Some(out)), seq: Mutex::new(0), answers: Mutex::new(Answers::Acked) });
-            let session =
-                Session { hello: hello.hello.clone().expect("the first frame is the hello"), frames, line: line.clone(), seen: vec![] };
+            let line =
+                Arc::new(Line { out: Mutex::new(Some(out)), seq: Mutex::new(0), answers: Mutex::new(Answers::Acked) });
+            let session = Session {
+                hello: hello.hello.clone().expect("the first frame is the hello"),
+                frames,
+                line: line.clone(),
+                seen: vec![],
+            };
             let _ = sessions.send(session);
             while let Some(Ok(frame)) = incoming.next().await {
                 let mode = *line.answers.lock().unwrap();
                 let ack = if mode == Answers::Acked { frame.seq } else { 0 };
                 let _ = frames_in.send(frame);
                 if mode != Answers::None {
-                    line.send(ack, vec![SlotCommand { kind: CommandKind::GoOn.into(), ..SlotCommand::default() }], None);
+                    line.send(
+                        ack,
+                        vec![SlotCommand { kind: CommandKind::GoOn.into(), ..SlotCommand::default() }],
+                        None,
+                    );
                 }
             }
             line.out.lock().unwrap().take();
@@ -453,10 +466,9 @@ impl Inside {
         let (mut first, mut second) = (told.clone(), told);
         let ended = tokio::spawn(async move {
             runner
-                .run(
-                    async move { drop(first.wait_for(|level| *level >= 1).await) },
-                    async move { drop(second.wait_for(|level| *level >= 2).await) },
-                )
+                .run(async move { drop(first.wait_for(|level| *level >= 1).await) }, async move {
+                    drop(second.wait_for(|level| *level >= 2).await);
+                })
                 .await
         });
         Self { dir, leave, ended }

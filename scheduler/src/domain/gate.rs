@@ -164,6 +164,16 @@ fn closed(by: Outcome) -> Gate {
     Gate::Closed { cause, by }
 }
 
+/// Says why a gate is closed, with one of the parents that closed it.
+pub fn closed_because(rule: TriggerRule, by: Outcome, parent: &str) -> String {
+    let did = match by {
+        Outcome::Succeeded => "succeeded",
+        Outcome::Failed => "failed",
+        Outcome::Skipped => "was skipped",
+    };
+    format!("{} cannot hold: {parent:?} {did}", rule.name())
+}
+
 /// How a task's end counts for the gates of its children. A task that was ended from outside failed; one that was
 /// skipped because of a failure passes the failure on, whatever its own `on_failure` says: it did not fail itself.
 pub fn counts_as(end: End, on_failure: OnFailure) -> Outcome {
@@ -269,6 +279,8 @@ mod tests {
         let parents = Parents { total: 9, failed: 1, ..Parents::default() };
         let closed = Gate::Closed { cause: SkipCause::UpstreamFailed, by: Outcome::Failed };
         assert_eq!(parents.gate(TriggerRule::AllSuccess), closed);
+        let because = closed_because(TriggerRule::AllSuccess, Outcome::Failed, "extract");
+        assert_eq!(because, "all_success cannot hold: \"extract\" failed");
     }
 
     #[test]

@@ -5,6 +5,8 @@ pub mod command;
 pub mod definition;
 pub mod explain;
 pub mod gate;
+#[cfg(test)]
+mod gate_properties;
 pub mod graph;
 pub mod heartbeat;
 pub mod job;

@@ -14,7 +14,7 @@ use super::{plan::Plan, work::Work};
 use crate::{
     domain::{
         command::RunSpec,
-        definition::{Split, Target, TaskConfig},
+        definition::{Split, Target, TaskConfig, limits},
         reference::{Scope, ShardView, TaskView},
         task::TaskState,
         template::{self, Renderer},
@@ -104,6 +104,12 @@ impl Data {
             None => (config.target.clone(), config.env.clone()),
             Some(named) => filled(config, &Renderer::new(&self.scope(job, plan, named, Some(task))))?,
         };
+        let arguments = match &target {
+            Target::Command(argv) => argv.as_slice(),
+            Target::Shell(script) => std::slice::from_ref(script),
+        };
+        let variables = env.iter().map(|(key, value)| (key.as_str(), value.as_str()));
+        limits::check_exec(arguments.iter().map(String::as_str), variables)?;
         Ok(RunSpec {
             job_id: job.id,
             namespace: job.namespace.clone(),

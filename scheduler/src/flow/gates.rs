@@ -12,7 +12,7 @@ use super::{
 use crate::{
     domain::{
         definition::{OnFailure, Split},
-        gate::{self, End, Gate, SkipCause},
+        gate::{self, End, Gate, Outcome, SkipCause},
         job::JobState,
         task::{Event, Kind, TaskState},
     },
@@ -173,10 +173,10 @@ async fn collect_output(tx: &Tx, work: &mut Work, group: Uuid) -> Result<String,
 /// Counts an ended task in its job. Returns whether it stops the job.
 fn count_in_job(work: &mut Work, task: &TaskRow) -> bool {
     let policy = work.plan(task.job_id).on_failure(task.node);
-    let failed = matches!(task.state, TaskState::Failed | TaskState::Terminated);
+    let fails = end_of(task).is_some_and(|end| gate::fails_job(end, policy));
     let job = work.job_mut(task.job_id).expect("the job of an ended task is in hand");
     job.tasks_ended += 1;
-    if !failed || policy == OnFailure::Ignore {
+    if !fails {
         return false;
     }
     job.tasks_failed += 1;
@@ -189,12 +189,7 @@ fn count_in_job(work: &mut Work, task: &TaskRow) -> bool {
 fn count_in_children(work: &mut Work, task: &TaskRow, opening: &mut Vec<Uuid>) {
     let plan = work.plan(task.job_id);
     let policy = plan.on_failure(task.node);
-    let end = match task.state {
-        TaskState::Finished => End::Finished,
-        TaskState::Failed => End::Failed,
-        TaskState::Terminated => End::Terminated,
-        _ => End::Skipped(task.skip_cause.unwrap_or(SkipCause::UpstreamFailed)),
-    };
+    let Some(end) = end_of(task) else { return };
     let outcome = gate::counts_as(end, policy);
     for &child in plan.graph.children(task.node) {
         let Some(id) = work.node(task.job_id, child) else { continue };
@@ -206,18 +201,35 @@ fn count_in_children(work: &mut Work, task: &TaskRow, opening: &mut Vec<Uuid>) {
         match row.parents.gate(plan.rule(child)) {
             Gate::Wait => {}
             Gate::Open => opening.push(id),
-            Gate::Closed { cause, .. } => {
-                let word = match task.state {
-                    TaskState::Skipped => "was skipped",
-                    TaskState::Finished => "finished",
-                    TaskState::Terminated => "was terminated",
-                    _ => "failed",
-                };
-                let reason = format!("{} {word}, and it needs {}", plan.task(task.node).name, plan.rule(child).name());
+            Gate::Closed { cause, by } => {
+                // What closed it may have ended long before the parent that made it certain.
+                let parent = if outcome == by { Some(task.node) } else { closed_by(work, task.job_id, child, by) };
+                let name = parent.map_or("a parent", |parent| &plan.task(parent).name);
+                let reason = gate::closed_because(plan.rule(child), by, name);
                 work.skip(id, Event::GateClosed, cause, reason);
             }
         }
     }
+}
+
+/// A parent in hand that counts so.
+fn closed_by(work: &Work, job: Uuid, child: u32, by: Outcome) -> Option<u32> {
+    let plan = work.plan(job);
+    plan.graph.parents(child).iter().copied().find(|&parent| {
+        let end = work.node(job, parent).and_then(|id| work.task(id)).and_then(end_of);
+        end.is_some_and(|end| gate::counts_as(end, plan.on_failure(parent)) == by)
+    })
+}
+
+/// How a task ended, if it has.
+fn end_of(task: &TaskRow) -> Option<End> {
+    Some(match task.state {
+        TaskState::Finished => End::Finished,
+        TaskState::Failed => End::Failed,
+        TaskState::Terminated => End::Terminated,
+        TaskState::Skipped => End::Skipped(task.skip_cause.unwrap_or(SkipCause::UpstreamFailed)),
+        _ => return None,
+    })
 }
 
 /// Opens gates: what a task asks for itself is decided now.

@@ -280,7 +280,7 @@ async fn a_failure_skips_what_depends_on_it_and_leaves_the_rest_alone() {
         let (state, tasks) = scene.end_of(job).await;
         assert_eq!(state, JobState::Failed);
         assert_eq!(tasks["a"], (TaskState::Failed, "exit code 1".into()));
-        assert_eq!(tasks["b"], (TaskState::Skipped, "a failed, and it needs all_success".into()));
+        assert_eq!(tasks["b"], (TaskState::Skipped, "all_success cannot hold: \"a\" failed".into()));
         assert_eq!(tasks["c"].0, TaskState::Skipped);
         assert_eq!(tasks["tidy"].0, TaskState::Finished);
         assert_eq!(tasks["other"].0, TaskState::Finished);
@@ -386,5 +386,26 @@ async fn a_repeated_request_makes_no_second_job() {
         let first = scene.run_as("once").await;
         assert_eq!(scene.run_as("once").await, first);
         assert_ne!(scene.run_as("twice").await, first);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_disabled_task_is_skipped_and_its_child_decides_by_its_rule() {
+    for scene in Scene::on_each_database().await {
+        let off = TaskConfig { enabled: Some(false), ..task("off", &["a"]) };
+        let goes_on = TaskConfig { trigger_rule: Some(TriggerRule::NoneFailed), ..task("goes-on", &["off"]) };
+        scene.apply(vec![task("a", &[]), off, goes_on, task("needs", &["off"])]).await;
+        let mut runner = Puppet::dial(&scene, hello("r", "1", 1, 2)).await;
+        let job = scene.run().await;
+        for _ in 0..2 {
+            let (slot, task, spec) = runner.next_run().await;
+            assert_ne!(spec.task_name, "off");
+            runner.end(slot, task, 0).await;
+        }
+        let (state, tasks) = scene.end_of(job).await;
+        assert_eq!(state, JobState::Finished);
+        assert_eq!(tasks["off"], (TaskState::Skipped, "it is disabled".into()));
+        assert_eq!(tasks["goes-on"].0, TaskState::Finished);
+        assert_eq!(tasks["needs"].0, TaskState::Skipped);
     }
 }

@@ -7,6 +7,9 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::{JobConfig, Retry, Shards, Split, Target, TaskConfig, TaskDefaults, span};
 
+/// Characters of a value that are shown.
+const SHOWN_MAX: usize = 1_000;
+
 /// One field that differs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Difference {
@@ -48,11 +51,19 @@ fn compare(prefix: &str, before: &[Field], after: &[Field], differences: &mut Ve
     for (name, value) in after {
         let old = find(before, name).unwrap_or_default();
         if old != *value {
-            differences.push(Difference { path: format!("{prefix}{name}"), before: old, after: value.clone() });
+            differences.push(Difference { path: format!("{prefix}{name}"), before: cut(&old), after: cut(value) });
         }
     }
     for (name, value) in before.iter().filter(|(name, _)| find(after, name).is_none()) {
-        differences.push(Difference { path: format!("{prefix}{name}"), before: value.clone(), after: String::new() });
+        differences.push(Difference { path: format!("{prefix}{name}"), before: cut(value), after: String::new() });
+    }
+}
+
+/// What is enough of a value to see what changed.
+fn cut(value: &str) -> String {
+    match value.char_indices().nth(SHOWN_MAX) {
+        Some((at, _)) => format!("{}…", &value[..at]),
+        None => value.to_owned(),
     }
 }
 
@@ -101,7 +112,7 @@ fn fields(task: &TaskConfig) -> Vec<Field> {
     pairs(&mut fields, "env", env);
     text(&mut fields, "working_dir", working_dir);
     if !needs.is_empty() {
-        fields.push(field("needs", list(needs)));
+        fields.push(field("needs", needs.join(", ")));
     }
     if let Some(Shards { split, max_parallel, min_success_percent }) = shards {
         fields.push(match split {
@@ -129,10 +140,10 @@ fn fields(task: &TaskConfig) -> Vec<Field> {
 
 /// A new or gone task in a few words.
 fn summary(task: &TaskConfig) -> String {
-    let needs = if task.needs.is_empty() { String::new() } else { format!(", needs: {}", list(&task.needs)) };
+    let needs = if task.needs.is_empty() { String::new() } else { format!(" (needs: {})", task.needs.join(", ")) };
     match &task.target {
-        Target::Command(argv) => format!("command: {}{needs}", list(argv)),
-        Target::Shell(script) => format!("shell: {script}{needs}"),
+        Target::Command(argv) => cut(&format!("command{needs}: {}", list(argv))),
+        Target::Shell(script) => cut(&format!("shell{needs}: {script}")),
     }
 }
 
@@ -145,7 +156,7 @@ fn retry(fields: &mut Vec<Field>, name: &str, retry: Option<&Retry>) {
 
 fn pairs(fields: &mut Vec<Field>, name: &str, pairs: &BTreeMap<String, String>) {
     // An empty value is set, too, and must not look as if it were gone.
-    fields.extend(pairs.iter().map(|(key, value)| (format!("{name}.{key}"), list(std::slice::from_ref(value)))));
+    fields.extend(pairs.iter().map(|(key, value)| (format!("{name}.{key}"), quoted(value))));
 }
 
 fn text(fields: &mut Vec<Field>, name: &str, value: &str) {
@@ -158,7 +169,80 @@ fn field(name: &str, value: String) -> Field {
     (name.to_owned(), value)
 }
 
+fn quoted(text: &str) -> String {
+    serde_json::to_string(text).unwrap_or_default()
+}
+
 /// Texts as a list in which each can be told from the next.
 fn list(texts: &[String]) -> String {
     serde_json::to_string(texts).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::read;
+    use super::*;
+
+    fn config(source: &str) -> JobConfig {
+        read(source, "default").unwrap_or_else(|problems| panic!("{problems:#?}")).remove(0).config
+    }
+
+    fn told(before: &str, after: &str) -> Vec<String> {
+        let differences = diff(&config(before), &config(after));
+        differences.iter().map(|one| format!("{}: {:?} -> {:?}", one.path, one.before, one.after)).collect()
+    }
+
+    const BEFORE: &str = "\
+name: etl
+params: {day: today, old: \"\"}
+timeout: 1h
+tasks:
+  - {name: a, shell: echo a, env: {X: \"1\"}}
+  - {name: b, shell: echo b, needs: [a]}
+  - {name: c, command: [echo, c], needs: [b]}
+";
+
+    #[test]
+    fn every_changed_field_is_told_with_tasks_by_name() {
+        let after = "\
+name: etl
+params: {day: yesterday}
+timeout: 90m
+fail_fast: true
+tasks:
+  - {name: c, command: [echo, c], needs: [a, b], retry: {max_attempts: 2}}
+  - {name: a, shell: echo a, env: {X: \"2\"}}
+  - {name: d, shell: echo d, needs: [a]}
+";
+        let after_b = after.replace("[a, b]", "[a]");
+        assert_eq!(
+            told(BEFORE, &after_b),
+            [
+                "params.day: \"\\\"today\\\"\" -> \"\\\"yesterday\\\"\"",
+                "timeout: \"1h\" -> \"1h30m\"",
+                "fail_fast: \"\" -> \"true\"",
+                "params.old: \"\\\"\\\"\" -> \"\"",
+                "tasks[c].needs: \"b\" -> \"a\"",
+                "tasks[c].retry.max_attempts: \"\" -> \"2\"",
+                "tasks[c].retry.delay: \"\" -> \"0s\"",
+                "tasks[a].env.X: \"\\\"1\\\"\" -> \"\\\"2\\\"\"",
+                "tasks[d]: \"\" -> \"shell (needs: a): echo d\"",
+                "tasks[b]: \"shell (needs: a): echo b\" -> \"\"",
+            ]
+        );
+    }
+
+    #[test]
+    fn the_order_of_tasks_is_no_difference() {
+        let moved = "\
+name: etl
+timeout: 60m
+params: {old: \"\", day: today}
+tasks:
+  - {name: c, command: {argv: [echo, c]}, needs: [b]}
+  - {name: b, shell: echo b, needs: [a]}
+  - {name: a, shell: echo a, env: {X: \"1\"}}
+";
+        assert_eq!(told(BEFORE, moved), Vec::<String>::new());
+    }
 }

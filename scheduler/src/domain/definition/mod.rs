@@ -8,6 +8,8 @@ use std::{collections::BTreeMap, time::Duration};
 use serde::{Deserialize, Serialize};
 
 mod diff;
+#[cfg(test)]
+mod fuzz;
 mod keys;
 pub mod limits;
 mod problem;

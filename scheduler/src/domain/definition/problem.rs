@@ -170,10 +170,12 @@ pub fn closest<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> Opt
         return None;
     }
     let given = given.to_lowercase();
-    let slips_max = 1 + given.chars().count() / 4;
+    // In a short name every other short name would be close.
+    let slips_max = (given.chars().count() / 3).min(4);
     known
         .into_iter()
-        .filter(|name| name.len().abs_diff(given.len()) <= slips_max + 3 && name.len() <= LEN_MAX)
+        .filter(|name| name.len() <= LEN_MAX)
+        .filter(|name| name.chars().count().abs_diff(given.chars().count()) <= slips_max)
         .map(|name| (strsim::damerau_levenshtein(&given, &name.to_lowercase()), name))
         .filter(|&(slips, _)| slips <= slips_max)
         .min_by_key(|&(slips, _)| slips)
@@ -183,6 +185,7 @@ pub fn closest<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> Opt
 /// Draws a problem for a person: where it is, what it is, the line before and the line it is on, with the place marked
 /// and what to do beside the mark. Ends with a newline.
 pub fn render(problem: &Problem, source: &str, file_name: &str, color: bool) -> String {
+    let source = source.strip_prefix('\u{feff}').unwrap_or(source);
     let paint = |code: &'static str| if color { code } else { "" };
     let (bold, red, blue, plain) = (paint("\x1b[1m"), paint("\x1b[1;31m"), paint("\x1b[34m"), paint("\x1b[0m"));
     let message = &problem.message;
@@ -306,5 +309,6 @@ mod tests {
         assert_eq!(closest("jion", known), Some("join"));
         assert_eq!(closest("JOIN", known), Some("join"));
         assert_eq!(closest("publish", known), None);
+        assert_eq!(closest("u", ["t"]), None);
     }
 }

@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, rc::Rc, time::Duration};
 
 use super::{
     keys::{Key, Object, Shape},
+    limits::PROBLEMS_MAX,
     problem::{Path, Problem, did_you_mean},
     span,
     tree::{Body, Node},
@@ -68,6 +69,9 @@ pub(super) fn read(node: &Node, object: &'static Object, path: &Path, problems: 
     };
     let mut seen: Vec<&str> = Vec::with_capacity(entries.len());
     for (key_node, value) in entries {
+        if problems.len() >= PROBLEMS_MAX {
+            break;
+        }
         let Some(name) = key_node.text() else {
             let message = format!("a key must be a word, not {}", key_node.kind());
             problems.push(Problem::new(path.clone(), message).at(key_node.span));

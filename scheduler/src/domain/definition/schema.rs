@@ -75,3 +75,19 @@ fn of_shape(shape: Shape) -> Value {
 fn reference(object: &Object) -> Value {
     format!("#/$defs/{}", object.name).into()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_schema_describes_what_the_reader_takes() {
+        let schema = schema();
+        assert_eq!(schema["$ref"], "#/$defs/JobConfig");
+        let task = &schema["$defs"]["TaskConfig"];
+        assert_eq!(task["additionalProperties"], false);
+        assert_eq!(task["properties"]["shards"]["$ref"], "#/$defs/Shards");
+        assert_eq!(task["properties"]["on_failure"]["enum"], serde_json::json!(["fail", "stop", "ignore"]));
+        assert_eq!(task["properties"]["priority"]["minimum"], -100);
+    }
+}

@@ -137,7 +137,7 @@ pub(super) fn parse(source: &str) -> (Vec<Document>, Vec<Problem>) {
         return (Vec::new(), vec![Problem::new(Path::default(), message)]);
     }
     let mut builder = Builder::default();
-    // The scanner hands out a NUL as the end of the text, and a byte order mark as text.
+    // The scanner takes a NUL for the end of the text.
     if let Some(at) = source.find('\0') {
         let before = &source[..at];
         let start = before.rfind('\n').map_or(0, |at| at + 1);
@@ -145,7 +145,7 @@ pub(super) fn parse(source: &str) -> (Vec<Document>, Vec<Problem>) {
         let problem = Problem::new(Path::default(), "the file holds the character U+0000");
         return (Vec::new(), vec![problem.at(Span { line, column, width: 1 })]);
     }
-    let mut parser = Parser::new_from_str(source.strip_prefix('\u{feff}').unwrap_or(source));
+    let mut parser = Parser::new_from_str(source);
     while let Some(event) = parser.next_event() {
         let taken = match event {
             Ok((event, span)) => builder.take(event, spanned(span.start, span.end)),

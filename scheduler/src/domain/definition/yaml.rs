@@ -23,6 +23,7 @@ pub struct Document {
 /// Reads a job file: its documents in order, each of them valid, or every problem in the order of the file. Definitions that
 /// name no namespace get this one.
 pub fn read(source: &str, namespace: &str) -> Result<Vec<Document>, Vec<Problem>> {
+    let source = source.strip_prefix('\u{feff}').unwrap_or(source);
     let (trees, mut problems) = tree::parse(source);
     let mut documents = Vec::with_capacity(trees.len());
     let mut seen = HashMap::new();
@@ -34,9 +35,10 @@ pub fn read(source: &str, namespace: &str) -> Result<Vec<Document>, Vec<Problem>
         if config.namespace.is_empty() {
             namespace.clone_into(&mut config.namespace);
         }
-        found.truncate(PROBLEMS_MAX);
         let read = found.len();
-        for mut problem in validate(&config) {
+        // With so much wrong with the text, what was read of it says nothing.
+        let then = if read < PROBLEMS_MAX { validate(&config) } else { Vec::new() };
+        for mut problem in then {
             if !found[..read].iter().any(|read| explains(read, &problem)) {
                 problem.span = Some(match &problem.part {
                     Part::Bytes(bytes) => tree.root.locate_bytes(&problem.path, bytes, &lines),

@@ -1,8 +1,9 @@
 //! Templates: texts in which `{{ … }}` stands for a value.
 //!
-//! The language is that of Jinja, without files, without functions that look at the world, and with fuel, so that every
-//! template comes to an end. Which names a template uses is known before it runs: a task is always named in quotes, never
-//! worked out. Strings come out byte for byte, everything else as JSON.
+//! The language is Jinja's expressions with filters, `if` and `for`: no files, nothing that looks at the world, no names for
+//! values in between. With fuel, and without what the engine does not count as fuel, every template comes to an end in a
+//! moment. Which names a template uses is known before it runs: a task is always named in quotes, never worked out. Strings
+//! come out byte for byte, everything else as JSON.
 
 mod names;
 mod render;

@@ -111,29 +111,38 @@ pub(super) const TESTS: &[&str] = &[
 ];
 
 /// The functions there are.
-pub(super) const FUNCTIONS: &[&str] = &["dict", "namespace", "range"];
+pub(super) const FUNCTIONS: &[&str] = &["range"];
+
+/// Filters whose value is a number.
+const NUMERIC: &[&str] = &["abs", "count", "float", "int", "length", "round"];
 
 /// Checks that a text is a template that makes sense by itself, and tells every name it uses.
 pub fn check(text: &str) -> Result<Vec<Reference>, Vec<Fault>> {
     if !is_template(text) {
         return Ok(Vec::new());
     }
-    if text.len() > TEMPLATE_MAX {
-        let fault = Fault::new(format!("the template has {} bytes; at most {TEMPLATE_MAX}", text.len()), 0..0);
-        return Err(vec![fault.suggest("put long data into a param or an output and name it here")]);
-    }
-    let words = machinery::tokenize(text, false, environment().syntax().clone());
-    if words.take_while(Result::is_ok).take(WORDS_MAX + 1).count() > WORDS_MAX {
-        return Err(vec![Fault::new(format!("the template has more than {WORDS_MAX} words and marks"), 0..0)]);
-    }
+    within_bounds(text).map_err(|fault| vec![fault])?;
     let tree = machinery::parse(text, "template", environment().syntax().clone()).map_err(|error| {
         let at = error.range().filter(|at| text.get(at.clone()).is_some()).unwrap_or(0..text.len());
         vec![Fault::new(format!("the template does not parse: {}", error.detail().unwrap_or("syntax error")), at)]
     })?;
-    let mut walk = Walk { text, own: HashSet::new(), references: Vec::new(), faults: Vec::new() };
+    let mut walk = Walk { text, own: HashSet::new(), looping: false, references: Vec::new(), faults: Vec::new() };
     walk.own_names(&tree);
     walk.statement(&tree);
     if walk.faults.is_empty() { Ok(walk.references) } else { Err(walk.faults) }
+}
+
+/// Refuses a template whose very reading would be too much.
+pub(super) fn within_bounds(text: &str) -> Result<(), Fault> {
+    if text.len() > TEMPLATE_MAX {
+        let fault = Fault::new(format!("the template has {} bytes; at most {TEMPLATE_MAX}", text.len()), 0..0);
+        return Err(fault.suggest("put long data into a param or an output and name it here"));
+    }
+    let words = machinery::tokenize(text, false, environment().syntax().clone());
+    if words.take_while(Result::is_ok).take(WORDS_MAX + 1).count() > WORDS_MAX {
+        return Err(Fault::new(format!("the template has more than {WORDS_MAX} words and marks"), 0..0));
+    }
+    Ok(())
 }
 
 /// The tasks that a text names; none if it does not make sense.
@@ -142,27 +151,25 @@ pub fn tasks_named(text: &str) -> BTreeSet<String> {
     references.iter().filter_map(|reference| reference.name.task()).map(str::to_owned).collect()
 }
 
+/// Names for values in between would let a template of a few lines grow without end.
+const NO_NAMES: &str = "a template cannot name values of its own";
+
 struct Walk<'t> {
     text: &'t str,
-    /// What the template itself gives names to.
+    /// What the loops give names to.
     own: HashSet<String>,
+    looping: bool,
     references: Vec<Reference>,
     faults: Vec<Fault>,
 }
 
 impl Walk<'_> {
-    /// Collects the names that the template gives: they hide those of ours from then on, and before is too early to use
-    /// them, which shows when it runs.
+    /// Collects the names that loops give: they hide those of ours from then on, and before is too early to use them, which
+    /// shows when it runs.
     fn own_names(&mut self, statement: &ast::Stmt<'_>) {
-        match statement {
-            ast::Stmt::ForLoop(inner) => {
-                self.own.insert("loop".to_owned());
-                self.target(&inner.target);
-            }
-            ast::Stmt::Set(inner) => self.target(&inner.target),
-            ast::Stmt::SetBlock(inner) => self.target(&inner.target),
-            ast::Stmt::WithBlock(inner) => inner.assignments.iter().for_each(|(target, _)| self.target(target)),
-            _ => {}
+        if let ast::Stmt::ForLoop(inner) = statement {
+            self.own.insert("loop".to_owned());
+            self.target(&inner.target);
         }
         for part in parts(statement) {
             self.own_names(part);
@@ -187,22 +194,33 @@ impl Walk<'_> {
             ast::Stmt::ForLoop(inner) => {
                 self.expression(&inner.iter);
                 inner.filter_expr.iter().for_each(|filter| self.expression(filter));
+                if std::mem::replace(&mut self.looping, true) {
+                    self.fault("a loop cannot stand in a loop", inner.span());
+                }
+                for part in parts(statement) {
+                    self.statement(part);
+                }
+                self.looping = false;
+                return;
             }
             ast::Stmt::IfCond(inner) => self.expression(&inner.expr),
-            ast::Stmt::WithBlock(inner) => inner.assignments.iter().for_each(|(_, value)| self.expression(value)),
-            ast::Stmt::Set(inner) => self.expression(&inner.expr),
-            ast::Stmt::SetBlock(inner) => inner.filter.iter().for_each(|filter| self.expression(filter)),
-            ast::Stmt::FilterBlock(inner) => self.expression(&inner.filter),
-            ast::Stmt::AutoEscape(inner) => {
-                let fault =
-                    Fault::new("nothing is escaped here: values come out as they are", self.bytes(inner.span()));
-                self.faults.push(fault);
+            ast::Stmt::WithBlock(inner) => self.fault(NO_NAMES, inner.span()),
+            ast::Stmt::Set(inner) => self.fault(NO_NAMES, inner.span()),
+            ast::Stmt::SetBlock(inner) => self.fault(NO_NAMES, inner.span()),
+            ast::Stmt::FilterBlock(inner) => {
+                self.fault("a filter stands behind a value: {{ x | upper }}", inner.span());
             }
-            ast::Stmt::Do(inner) => self.call(&inner.call, inner.span()),
+            ast::Stmt::AutoEscape(inner) => self.fault("nothing is escaped: values come out as they are", inner.span()),
+            ast::Stmt::Do(inner) => self.fault("there is nothing to do here", inner.span()),
         }
         for part in parts(statement) {
             self.statement(part);
         }
+    }
+
+    fn fault(&mut self, message: &str, span: Span) {
+        let at = self.bytes(span);
+        self.faults.push(Fault::new(message, at));
     }
 
     fn expression(&mut self, expression: &ast::Expr<'_>) {
@@ -217,6 +235,16 @@ impl Walk<'_> {
             ast::Expr::BinOp(inner) => {
                 if matches!(inner.op, ast::BinOpKind::Sub) && self.hyphenated(&inner.left) {
                     return;
+                }
+                let (left, right) = (numeric(&inner.left), numeric(&inner.right));
+                match inner.op {
+                    ast::BinOpKind::Add if !left && !right => {
+                        self.fault("+ adds numbers: join texts with ~, or make a number with | int", inner.span());
+                    }
+                    ast::BinOpKind::Mul if !left || !right => {
+                        self.fault("* multiplies numbers: make a number with | int", inner.span());
+                    }
+                    _ => {}
                 }
                 self.expression(&inner.left);
                 self.expression(&inner.right);
@@ -336,17 +364,39 @@ impl Walk<'_> {
     }
 }
 
+/// Whether an expression is a number for certain. Lists can be added and multiplied in Jinja without taking any memory, until
+/// someone looks at them.
+fn numeric(expression: &ast::Expr<'_>) -> bool {
+    match expression {
+        ast::Expr::Const(inner) => inner.value.is_number(),
+        ast::Expr::UnaryOp(inner) => matches!(inner.op, ast::UnaryOpKind::Neg) && numeric(&inner.expr),
+        ast::Expr::BinOp(inner) => match inner.op {
+            ast::BinOpKind::Add => numeric(&inner.left) || numeric(&inner.right),
+            ast::BinOpKind::Sub
+            | ast::BinOpKind::Mul
+            | ast::BinOpKind::Div
+            | ast::BinOpKind::FloorDiv
+            | ast::BinOpKind::Rem
+            | ast::BinOpKind::Pow => true,
+            _ => false,
+        },
+        ast::Expr::Filter(inner) => NUMERIC.contains(&inner.name),
+        ast::Expr::GetAttr(inner) => {
+            let root = if let ast::Expr::Var(root) = &inner.expr { root.id } else { "" };
+            matches!((root, inner.name), ("shard", "index" | "count") | ("loop", "index" | "index0" | "length"))
+        }
+        _ => false,
+    }
+}
+
 /// The statements within a statement.
 fn parts<'s, 't>(statement: &'s ast::Stmt<'t>) -> Vec<&'s ast::Stmt<'t>> {
     match statement {
         ast::Stmt::Template(inner) => inner.children.iter().collect(),
         ast::Stmt::ForLoop(inner) => inner.body.iter().chain(&inner.else_body).collect(),
         ast::Stmt::IfCond(inner) => inner.true_body.iter().chain(&inner.false_body).collect(),
-        ast::Stmt::WithBlock(inner) => inner.body.iter().collect(),
-        ast::Stmt::SetBlock(inner) => inner.body.iter().collect(),
-        ast::Stmt::AutoEscape(inner) => inner.body.iter().collect(),
-        ast::Stmt::FilterBlock(inner) => inner.body.iter().collect(),
-        ast::Stmt::EmitExpr(_) | ast::Stmt::EmitRaw(_) | ast::Stmt::Set(_) | ast::Stmt::Do(_) => Vec::new(),
+        // The others are refused as a whole.
+        _ => Vec::new(),
     }
 }
 

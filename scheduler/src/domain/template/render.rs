@@ -11,6 +11,7 @@ use minijinja::{
 use super::{
     super::reference::{Scope, ShardView},
     is_template,
+    names::within_bounds,
 };
 
 /// Steps that a template may take; a step makes at most some dozens of bytes.
@@ -52,11 +53,12 @@ impl Renderer {
         Self { context: Value::from(values) }
     }
 
-    /// Works out the template of a field, which has been checked, or tells why that cannot be done.
+    /// Works out the template of a field, or tells why that cannot be done.
     pub fn render(&self, field: &str, text: &str) -> Result<String, String> {
         if !is_template(text) {
             return Ok(text.to_owned());
         }
+        within_bounds(text).map_err(|fault| format!("{field}: {}", fault.message))?;
         let mut out = Bounded(Vec::new());
         let template = environment().template_from_str(text).map_err(|error| reason(field, text, &error))?;
         match template.render_captured_to(self.context.clone(), &mut out) {
@@ -109,15 +111,31 @@ pub(super) fn environment() -> &'static Environment<'static> {
         environment.set_formatter(|out, _, value| match value.kind() {
             ValueKind::Undefined => Err(Error::from(ErrorKind::UndefinedError)),
             ValueKind::String => Ok(out.write_str(value.as_str().unwrap_or_default())?),
-            _ => {
-                let json = serde_json::to_string(value);
-                let json = json.map_err(|_| Error::new(ErrorKind::BadSerialization, "this value has no text"))?;
-                Ok(out.write_str(&json)?)
-            }
+            _ => Ok(out.write_str(&json(value)?)?),
         });
+        // The engine's own would fill the memory with blanks when asked for a wide indent.
+        environment.add_filter("tojson", json_filter);
         environment.add_filter("date", date);
         environment
     })
+}
+
+/// A value as JSON. A list can be made far longer than the memory it takes, so its text has a bound of its own.
+#[expect(clippy::needless_pass_by_value, reason = "filters are given values")]
+fn json_filter(value: Value) -> Result<String, Error> {
+    json(&value)
+}
+
+fn json(value: &Value) -> Result<String, Error> {
+    let mut out = Bounded(Vec::new());
+    let written = serde_json::to_writer(&mut out, value);
+    if out.0.len() > RENDERED_MAX {
+        let message = format!("comes to more than {RENDERED_MAX} bytes");
+        return Err(Error::new(ErrorKind::InvalidOperation, message));
+    }
+    let none = || Error::new(ErrorKind::BadSerialization, "this value has no text");
+    written.map_err(|_| none())?;
+    String::from_utf8(out.0).map_err(|_| none())
 }
 
 /// `logical_time | date('%Y-%m-%d')`: a time in words of strftime.

@@ -187,7 +187,7 @@ fn graph(tasks: &[TaskConfig], problems: &mut Vec<Problem>) -> Option<Graph> {
     };
     // While a task has no name, what needs it only seems to need something unknown.
     let all_named = tasks.iter().all(|task| !task.name.is_empty());
-    let known: Vec<&str> = tasks.iter().map(|task| task.name.as_str()).collect();
+    let mut finder = names::Finder::new(tasks);
     let name = |node: u32| tasks[node as usize].name.as_str();
     let path = |node: u32| Path::default().key("tasks").index(node as usize);
     for fault in faults.into_iter().take(PROBLEMS_MAX) {
@@ -199,7 +199,7 @@ fn graph(tasks: &[TaskConfig], problems: &mut Vec<Problem>) -> Option<Graph> {
             Fault::UnknownParent { node, need } if all_named => {
                 let given = &tasks[node as usize].needs[need];
                 let message = format!("task {:?} needs {given:?}, which does not exist", name(node));
-                let meant = names::meant(given, &known);
+                let meant = finder.meant(given);
                 problems.push(Problem::new(path(node).key("needs").index(need), message).suggest(meant));
             }
             Fault::SelfEdge { node, need } => {

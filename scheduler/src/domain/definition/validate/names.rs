@@ -1,12 +1,37 @@
 //! Names: one alphabet, so that every name can stand in a path, a label, a file name and a command line.
 
 use super::super::{
+    TaskConfig,
     limits::NAME_MAX,
     problem::{Part, Path, Problem, did_you_mean},
 };
 
-/// Beyond so many names a search for the closest one would take longer than it is worth.
-const SEARCHED_MAX: usize = 10_000;
+/// How many names are looked at in all to find what was meant: a search among many names takes its time, and after the
+/// first dozens of suggestions the reader knows.
+const SEARCHED_MAX: usize = 500_000;
+
+/// Finds the names that were meant.
+pub(super) struct Finder<'c> {
+    known: Vec<&'c str>,
+    searched: usize,
+}
+
+impl<'c> Finder<'c> {
+    /// Among the names of these tasks.
+    pub(super) fn new(tasks: &'c [TaskConfig]) -> Self {
+        let known = tasks.iter().map(|task| task.name.as_str()).filter(|name| !name.is_empty()).collect();
+        Self { known, searched: 0 }
+    }
+
+    /// The name that this one could have been meant to be, as a question.
+    pub(super) fn meant(&mut self, given: &str) -> Option<String> {
+        self.searched += self.known.len();
+        if self.searched > SEARCHED_MAX {
+            return None;
+        }
+        did_you_mean(given, self.known.iter().copied())
+    }
+}
 
 /// Checks a name: 1 to 100 of a-z, 0-9, "-", "_" and ".", starting with a letter or digit.
 pub(super) fn check(what: &str, name: &str, path: &Path, problems: &mut Vec<Problem>) {
@@ -24,11 +49,6 @@ pub(super) fn check(what: &str, name: &str, path: &Path, problems: &mut Vec<Prob
         "{shown:?}{dots} is no name: 1 to {NAME_MAX} of a-z, 0-9, \"-\", \"_\" and \".\", starting with a letter or digit"
     );
     problems.push(Problem::new(path.clone(), message).suggest(better(name)));
-}
-
-/// The name that a task of this name could have been meant to need.
-pub(super) fn meant(given: &str, known: &[&str]) -> Option<String> {
-    did_you_mean(given, known.iter().copied().filter(|name| !name.is_empty()).take(SEARCHED_MAX))
 }
 
 fn is_letter(c: char) -> bool {

@@ -251,7 +251,7 @@ fn templates_are_checked_before_anything_runs() {
             "5:59 the template does not parse: unexpected end of input, expected end of variable block",
             "11:18 task \"third\" does not come before \"second\", so it has nothing to show to it | add \"third\" to the needs of \"second\"",
             "12:14 task \"frist\" does not exist | did you mean \"first\"?",
-            "13:14 a task cannot look at itself | name a task that comes before it",
+            "13:14 task \"second\" cannot look at itself | name a task that comes before it",
             "14:14 task \"second\" has no shards here | set shards on the task",
             "15:27 there is no filter \"uper\" | did you mean \"upper\"?",
             "18:17 a name with a hyphen cannot follow a dot | write tasks['my-task'].output.db",

@@ -5,6 +5,7 @@ use std::{collections::HashMap, ops::Range};
 use super::{
     super::{
         JobConfig, Split, Target, TaskConfig,
+        limits::PROBLEMS_MAX,
         problem::{Part, Path, Problem, did_you_mean},
     },
     names,
@@ -32,7 +33,13 @@ enum Context {
 
 /// Checks every template and condition of a definition. Without a graph it is not asked what comes before what.
 pub(super) fn check(config: &JobConfig, graph: Option<&Graph>, problems: &mut Vec<Problem>) {
-    let mut checker = Checker { config, nodes: HashMap::new(), asked: Vec::new(), problems };
+    let mut checker = Checker {
+        config,
+        nodes: HashMap::new(),
+        finder: names::Finder::new(&config.tasks),
+        asked: Vec::new(),
+        problems,
+    };
     for (node, task) in (0..).zip(&config.tasks) {
         checker.nodes.entry(&task.name).or_insert(node);
     }
@@ -49,6 +56,7 @@ pub(super) fn check(config: &JobConfig, graph: Option<&Graph>, problems: &mut Ve
 struct Checker<'c> {
     config: &'c JobConfig,
     nodes: HashMap<&'c str, u32>,
+    finder: names::Finder<'c>,
     /// Of whom it must be asked whether the first comes before the second, and where that matters.
     asked: Vec<(u32, u32, Path, Range<usize>)>,
     problems: &'c mut Vec<Problem>,
@@ -145,7 +153,7 @@ impl Checker<'_> {
     /// Checks that a name is there; whether a task comes before is asked later, for all together.
     fn name(&mut self, reference: &Reference, context: Context, node: Option<u32>, path: &Path) {
         let at = reference.at.clone();
-        if reference.name == Name::LogicalTime {
+        if reference.name == Name::LogicalTime || self.problems.len() >= PROBLEMS_MAX {
             return;
         }
         let fault = match (&reference.name, context) {
@@ -176,13 +184,13 @@ impl Checker<'_> {
             }
             (Name::State(task) | Name::Output(task), _) => match (self.nodes.get(task.as_str()), node) {
                 (Some(&other), Some(node)) if other == node => {
-                    Fault::new("a task cannot look at itself", at).suggest("name a task that comes before it")
+                    let message = format!("task {task:?} cannot look at itself");
+                    Fault::new(message, at).suggest("name a task that comes before it")
                 }
                 (Some(&other), Some(node)) => return self.asked.push((other, node, path.clone(), at)),
                 _ => {
-                    let known: Vec<&str> = self.config.tasks.iter().map(|task| task.name.as_str()).collect();
                     let mut fault = Fault::new(format!("task {task:?} does not exist"), at);
-                    fault.suggestion = names::meant(task, &known);
+                    fault.suggestion = self.finder.meant(task);
                     fault
                 }
             },
@@ -222,6 +230,9 @@ impl Checker<'_> {
     }
 
     fn fault(&mut self, fault: Fault, path: &Path) {
+        if self.problems.len() >= PROBLEMS_MAX {
+            return;
+        }
         let part = if fault.at.is_empty() { Part::Value } else { Part::Bytes(fault.at) };
         self.problems.push(Problem::new(path.clone(), fault.message).about(part).suggest(fault.suggestion));
     }
