@@ -253,9 +253,8 @@ impl Link {
                         if let Some(farewell) = farewell {
                             self.dismissed(&farewell);
                         }
-                        if self.events.send(Event::Received { conn, received }).await.is_err() {
-                            return Over::Goodbye;
-                        }
+                        // When nobody listens any more, the last frame and the goodbye are already on their way here.
+                        let _ = self.events.send(Event::Received { conn, received }).await;
                     }
                     Ok(None) => return Over::Lost("it closed the stream".to_owned()),
                     Err(status) => return Over::Lost(describe(&status)),
