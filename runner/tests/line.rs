@@ -112,9 +112,12 @@ async fn a_deaf_scheduler_is_left_for_another_and_the_task_goes_on() {
     session.run_new(0, &task, shell("sleep 1000"));
     let pid = session.pid(&task).await;
     session.answer(Answers::None);
-    let moved = other.session().await;
+    let mut moved = other.session().await;
     assert_eq!(moved.hello.inventory[0].pid, pid);
     assert!(support::alive(pid));
+    moved.welcome(welcome());
+    moved.reset(&task, None);
+    moved.result(&task).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
