@@ -64,7 +64,7 @@ pub(super) async fn pass(
         let silence = work.now.since(known.last_seen_at);
         warn!(runner.id = %id, silence_s = silence.as_secs(), tasks = tasks.len(), "runner lost");
         // Every dispatch carries self-stop: by now the runner or its watchdog has ended what it had.
-        let reason = format!("its runner {id} was not heard for {} s", silence.as_secs());
+        let reason = format!("runner {id} lost: not heard for {} s", silence.as_secs());
         dispatcher::end_all(work, tasks, |_| Ending::Lost { death: false }, &reason);
         store::runner::end_session(tx, id).await?;
         output.lost.push((id.clone(), session));
