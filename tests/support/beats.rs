@@ -22,7 +22,7 @@ use tokio::{
 use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
 use tonic::{Request, Response, Status, Streaming, transport::Server};
 
-use crate::{Api, programs};
+use crate::Api;
 
 /// How many frames may wait in either direction, as many as fit on a real wire.
 const IN_FLIGHT: usize = 64;
