@@ -17,8 +17,6 @@ pub enum Claim {
     Repeated(String),
     /// The same id was used for another body.
     OtherBody,
-    /// The same request stands earlier in the same turn.
-    Twin,
 }
 
 /// Claims a request id. A twin that is being carried out elsewhere is waited for.
