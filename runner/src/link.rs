@@ -52,7 +52,7 @@ const ENDPOINTS_MAX: usize = 64;
 const GOODBYE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How often the log says that no scheduler is to be had.
-const COMPLAIN_EVERY: Duration = Duration::from_secs(60);
+const COMPLAIN_EVERY: Duration = Duration::from_mins(1);
 
 /// Who says hello.
 #[derive(Debug, Clone)]

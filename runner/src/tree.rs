@@ -95,14 +95,15 @@ pub(crate) fn end_leftovers(process: Option<(i32, u64)>, key: &str) -> usize {
     let mut quiet = 0;
     loop {
         let mut found = false;
-        if let Some((pid, started)) = process {
-            if start_time(pid) == Some(started) && !is_zombie(pid) {
-                if !signal_group_of(pid, started, Signal::KILL) {
-                    kill_if(pid, || start_time(pid) == Some(started));
-                }
-                found = true;
-                ended.insert(pid);
+        if let Some((pid, started)) = process
+            && start_time(pid) == Some(started)
+            && !is_zombie(pid)
+        {
+            if !signal_group_of(pid, started, Signal::KILL) {
+                kill_if(pid, || start_time(pid) == Some(started));
             }
+            found = true;
+            ended.insert(pid);
         }
         for pid in processes().into_iter().filter(|pid| has_key(*pid, key)) {
             kill_if_keyed(pid, key);
@@ -168,9 +169,9 @@ pub(crate) fn end_all_children() -> io::Result<usize> {
     }
 }
 
-/// Reaps one dead child, if there is one.
+/// Reaps one dead child of whatever group, if there is one.
 fn reap_any() -> io::Result<Option<(i32, rustix::process::WaitStatus)>> {
-    match rustix::process::waitpid(None, rustix::process::WaitOptions::NOHANG) {
+    match rustix::process::wait(rustix::process::WaitOptions::NOHANG) {
         Ok(found) => Ok(found.map(|(pid, status)| (pid.as_raw_nonzero().get(), status))),
         Err(rustix::io::Errno::CHILD) => Ok(None),
         Err(error) => Err(error.into()),

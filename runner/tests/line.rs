@@ -278,7 +278,7 @@ async fn a_program_may_do_the_work_itself() {
     assert!(result.exit_code.is_none() && result.message.contains("broke off"), "{}", result.message);
     let task = new_task();
     session.run_new(1, &task, support::command(&["wait"]));
-    session.reset(&task, Some(Duration::from_secs(60)));
+    session.reset(&task, Some(Duration::from_mins(1)));
     let result = session.result(&task).await;
     assert_eq!((result.end_reason(), &*result.message), (EndReason::Reset, "told to stop"));
 }
