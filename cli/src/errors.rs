@@ -257,12 +257,12 @@ fn next_after(status: &Status) -> Option<String> {
         Code::Unavailable => "the scheduler answers but cannot serve now: try again in a moment, or look at its log",
         Code::Unauthenticated => "this scheduler asks for a token, which this version of `baton` cannot send",
         Code::Internal | Code::Unknown | Code::DataLoss => "look at the scheduler's log, which says more",
-        _ => match status.get_details_error_info() {
-            Some(info) if crate::commands::errors::known(&info.reason) => {
-                return Some(format!("`baton errors {}` says more", info.reason));
-            }
-            _ => return None,
-        },
+        // These say in their message what is wrong and what would be right.
+        Code::NotFound | Code::InvalidArgument => return None,
+        _ => {
+            let reason = status.get_details_error_info()?.reason;
+            return crate::commands::errors::known(&reason).then(|| format!("`baton errors {reason}` says more"));
+        }
     };
     Some(advice.to_owned())
 }

@@ -39,7 +39,7 @@ fn main() -> ExitCode {
 
 fn start(cli: Cli, context: &Context) -> Result<Exit, Error> {
     let verbose = cli.global.verbose;
-    if let Command::Dev(args) = cli.command {
+    if let Command::Dev(args) = &cli.command {
         return commands::dev::run(context, args, verbose);
     }
     trace::client(verbose);

@@ -46,7 +46,7 @@ pub struct Flags {
     /// What this runner keeps; no other may use it [default: /var/lib/baton/runner/ID, or below ~/.local/state]
     #[arg(long, env = "BATON_STATE_DIR", value_name = "DIR")]
     pub state_dir: Option<PathBuf>,
-    /// Where tasks run; their working_dir is relative to it [default: the current directory]
+    /// Where tasks run, or below it [default: the current directory]
     #[arg(long, env = "BATON_WORK_DIR", value_name = "DIR")]
     pub work_dir: Option<PathBuf>,
     /// Variables of this environment that tasks get beside PATH, HOME, LANG and TZ; may be repeated
@@ -64,7 +64,7 @@ pub struct Flags {
     /// How to write the log [default: text]
     #[arg(long, env = "BATON_LOG_FORMAT", value_name = "FORMAT")]
     pub log_format: Option<LogFormat>,
-    /// A TOML file with these settings (scheduler = ["…"], slots = 4, labels = {pool = "etl"}, grace = "10s", …)
+    /// A TOML file with these settings; --print-config shows what one looks like
     #[arg(long, env = "BATON_CONFIG", value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Print the settings as they would be used, as TOML, and exit
@@ -343,7 +343,7 @@ mod tests {
         assert_eq!((runner.slots, runner.grace), (3, Duration::from_secs(1)));
         assert_eq!(runner.endpoints, ["http://a:1", "http://b:2"]);
         assert_eq!(runner.labels["pool"], "etl");
-        assert_eq!(runner.drain_timeout, Duration::from_secs(3600));
+        assert_eq!(runner.drain_timeout, Duration::from_hours(1));
     }
 
     #[test]

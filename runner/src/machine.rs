@@ -3,14 +3,14 @@
 //! There is no clock and no I/O in here; time comes in as an argument, so any order of events can be tried. The rules
 //! it keeps are those of docs/protocol.md, named by number below. Readings of ours where the text leaves room:
 //!
-//! - A lease whose story is over here (rejected, acknowledged, answered NOT_HELD, replaced) is *burnt*: a later
-//!   RUN_NEW of it is STALE. That makes every rejection and every NOT_HELD the proof that rule 3 takes it for.
+//! - A lease whose story is over here (rejected, acknowledged, answered `NOT_HELD`, replaced) is *burnt*: a later
+//!   `RUN_NEW` of it is STALE. That makes every rejection and every `NOT_HELD` the proof that rule 3 takes it for.
 //! - A higher lease for a task that still lives in *another* slot waits in its own slot (RUNNING, no pid) until the
 //!   old processes are gone. In the same slot the old result is dropped: under its lease it could change nothing.
-//! - A RESET with a higher lease than the one held means the one held was taken back: it is stopped too, and NOT_HELD
+//! - A RESET with a higher lease than the one held means the one held was taken back: it is stopped too, and `NOT_HELD`
 //!   is said only after.
 //! - Nothing but the hello is sent before the welcome.
-//! - A RUN_NEW that carries `self_stop_after` while no frame of ours was ever acknowledged is late: nothing proves
+//! - A `RUN_NEW` that carries `self_stop_after` while no frame of ours was ever acknowledged is late: nothing proves
 //!   that its time has not passed.
 
 mod burnt;
@@ -103,7 +103,7 @@ struct Held {
     self_stop_after: Option<Duration>,
     /// Why it is being stopped.
     stopping: Option<EndReason>,
-    /// Higher leases that were reset while this one's processes lived: NOT_HELD is owed once they are gone.
+    /// Higher leases that were reset while this one's processes lived: `NOT_HELD` is owed once they are gone.
     owed: Vec<TaskRef>,
     /// The result was sent on the present stream.
     told: bool,
@@ -533,10 +533,9 @@ impl Machine {
         if spec.target == Target::Unknown {
             return say(Answer::RejectedTarget, "this runner knows the targets command and shell");
         }
-        if let Some(after) = spec.self_stop_after {
-            if !self.lifeline().is_some_and(|lifeline| self.now < lifeline + after) {
-                return say(Answer::RejectedLate, "the runner has been cut off for longer than self_stop_after");
-            }
+        let in_time = |after| self.lifeline().is_some_and(|lifeline| self.now < lifeline + after);
+        if spec.self_stop_after.is_some_and(|after| !in_time(after)) {
+            return say(Answer::RejectedLate, "the runner has been cut off for longer than self_stop_after");
         }
         let place = &self.slots[slot as usize];
         let other = place.held.as_ref().is_some_and(|held| held.task.id != task.id);
@@ -567,7 +566,7 @@ impl Machine {
                     task: held.task,
                     grace,
                     self_stop_after: held.self_stop_after,
-                    self_stopped: false,
+                    self_stopped: held.stopping == Some(EndReason::SelfStop),
                     owed: held.owed,
                 });
             } else {
@@ -622,7 +621,7 @@ impl Machine {
         }
     }
 
-    /// Says NOT_HELD of the leases whose RESET had to wait for these processes.
+    /// Says `NOT_HELD` of the leases whose RESET had to wait for these processes.
     fn pay(&mut self, slot: u32, owed: Vec<TaskRef>) {
         for task in owed {
             self.answer(slot, Some(task), Answer::NotHeld, "");
@@ -648,7 +647,7 @@ impl Machine {
         }
     }
 
-    /// RESET: ends every process of this ref, and is answered by its result or by NOT_HELD (rule 4).
+    /// RESET: ends every process of this ref, and is answered by its result or by `NOT_HELD` (rule 4).
     fn reset(&mut self, slot: u32, task: TaskRef, grace: Option<Duration>) {
         if let Some(place) = self.place_of(task) {
             let Some(held) = self.slots[place as usize].held.as_mut() else { return };
@@ -732,11 +731,11 @@ impl Machine {
         for slot in 0..self.slots.len() as u32 {
             let state = &self.slots[slot as usize];
             let due = state.old.as_ref().and_then(|old| self.old_due(old));
-            if due.is_some_and(|due| now >= due) {
-                if let Some(old) = self.slots[slot as usize].old.as_mut() {
-                    old.self_stopped = true;
-                    self.outputs.push(Output::Stop { slot, task: old.task, grace: old.grace });
-                }
+            if due.is_some_and(|due| now >= due)
+                && let Some(old) = self.slots[slot as usize].old.as_mut()
+            {
+                old.self_stopped = true;
+                self.outputs.push(Output::Stop { slot, task: old.task, grace: old.grace });
             }
             let Some(held) = self.slots[slot as usize].held.as_ref() else { continue };
             let (grace, self_stop, timeout) = (held.grace, self.self_stop_due(held), timeout_due(held));
@@ -749,7 +748,7 @@ impl Machine {
     }
 
     /// A longer grace, given on a RESET or for a timeout, ends at self-stop plus the set grace (section 5). The task is
-    /// lost to the scheduler by then, so SELF_STOP is what it must be told, whatever began the stop.
+    /// lost to the scheduler by then, so `SELF_STOP` is what it must be told, whatever began the stop.
     fn self_stop(&mut self, slot: u32, grace: Duration) {
         if let Some(held) = self.slots[slot as usize].held.as_mut() {
             held.stopping = Some(EndReason::SelfStop);

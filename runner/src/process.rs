@@ -29,6 +29,7 @@ use tokio::{
     time::{Instant, sleep, sleep_until},
 };
 use tracing::warn;
+use uuid::Uuid;
 
 use crate::{
     clock::{self, watched},
@@ -119,7 +120,7 @@ impl Processes {
     /// Starts the child. Whatever goes wrong is a reason in words, and leaves nothing behind.
     fn spawn(&self, slot: u32, task: TaskRef, spec: &RunSpec) -> Result<Child, String> {
         let dir = working_dir(&self.work_dir, &spec.working_dir)?;
-        let key = random_key()?;
+        let key = Uuid::new_v4().simple().to_string();
         let outputs = logs::Files::of(&self.state.logs(), task, spec.log_limit_bytes);
         let tmp = self.state.tmp(task);
         let prepared = self.prepare(slot, task, &key, &outputs, &tmp);
@@ -386,10 +387,4 @@ fn start_error(error: &io::Error, command: &Command) -> String {
         io::ErrorKind::PermissionDenied => format!("{program} may not be executed: {error}"),
         _ => format!("cannot start {program}: {error}"),
     }
-}
-
-fn random_key() -> Result<String, String> {
-    let mut bytes = [0_u8; 16];
-    getrandom::fill(&mut bytes).map_err(|error| format!("no random bytes: {error}"))?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }

@@ -87,7 +87,7 @@ impl Config {
             work_dir: PathBuf::from("."),
             pass_env: Vec::new(),
             grace: Duration::from_secs(10),
-            drain_timeout: Duration::from_secs(3600),
+            drain_timeout: Duration::from_hours(1),
         }
     }
 }
@@ -188,25 +188,24 @@ impl Runner {
         let (present, present_at) = watch::channel(None);
         let (log_handle, shipper) = logs::start(state.logs(), present_at);
         beside.spawn(shipper);
-        let executor = match handler {
-            Some(handler) => Executor::Handler(handler),
-            None => {
-                orphans::adopt().map_err(io("become a sub-reaper"))?;
-                beside.spawn(async {
-                    if let Err(error) = orphans::reap().await {
-                        error!(%error, "orphans cannot be reaped");
-                    }
-                });
-                Executor::Processes(Arc::new(Processes {
-                    state: state.clone(),
-                    work_dir,
-                    pass_env: config.pass_env.clone(),
-                    grace: config.grace,
-                    logs: log_handle.clone(),
-                    watchdog: watchdog.clone(),
-                    spawning: Semaphore::new(cores() * SPAWNING_PER_CORE),
-                }))
-            }
+        let executor = if let Some(handler) = handler {
+            Executor::Handler(handler)
+        } else {
+            orphans::adopt().map_err(io("become a sub-reaper"))?;
+            beside.spawn(async {
+                if let Err(error) = orphans::reap().await {
+                    error!(%error, "orphans cannot be reaped");
+                }
+            });
+            Executor::Processes(Arc::new(Processes {
+                state: state.clone(),
+                work_dir,
+                pass_env: config.pass_env.clone(),
+                grace: config.grace,
+                logs: log_handle.clone(),
+                watchdog: watchdog.clone(),
+                spawning: Semaphore::new(cores() * SPAWNING_PER_CORE),
+            }))
         };
 
         let settings = Settings {

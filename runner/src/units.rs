@@ -5,7 +5,7 @@ use std::time::Duration;
 const DURATION_UNITS: [(&str, f64); 5] = [("ms", 0.001), ("s", 1.0), ("m", 60.0), ("h", 3600.0), ("d", 86400.0)];
 
 /// The longest duration a setting takes.
-pub const DURATION_MAX: Duration = Duration::from_secs(366 * 86400);
+pub const DURATION_MAX: Duration = Duration::from_hours(8784);
 
 /// Reads a duration such as `250ms`, `10s`, `5m` or `1h30m`.
 ///
@@ -42,7 +42,8 @@ pub fn format_duration(span: Duration) -> String {
     let mut text = String::new();
     for (name, size) in [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1)] {
         if left >= size {
-            text.push_str(&format!("{}{name}", left / size));
+            text += &(left / size).to_string();
+            text += name;
             left %= size;
         }
     }

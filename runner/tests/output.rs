@@ -43,7 +43,7 @@ async fn output_beyond_the_limit_keeps_head_and_tail_and_says_what_is_cut() {
     let mut session = fake.welcomed().await;
     let spec = RunSpec { log_limit_bytes: 1000, ..shell("seq 1 100000") };
     let (task, result) = session.run(spec).await;
-    let whole: String = (1..=100_000).map(|n| format!("{n}\n")).collect();
+    let whole = lines(100_000);
     assert_eq!(result.stdout_bytes, whole.len() as u64);
     let log = fake.logs.whole(&task, LogStream::Stdout).await;
     assert_eq!((log.bytes.len(), log.skipped, log.end), (1000, whole.len() as u64 - 1000, whole.len() as u64));
@@ -105,6 +105,11 @@ async fn a_new_connection_goes_on_where_the_old_one_broke() {
     fs::write(runner.work().join("go"), "").unwrap();
     let mut again = Fake::with_logs(&address, stored.clone()).await;
     again.welcomed().await;
-    let whole: String = (1..=10_000).map(|n| format!("{n}\n")).collect();
+    let whole = lines(10_000);
     assert!(stored.whole(&task, LogStream::Stdout).await.bytes == whole.as_bytes());
+}
+
+/// What `seq 1 n` prints.
+fn lines(n: u32) -> String {
+    (1..=n).flat_map(|n| [n.to_string(), "\n".to_owned()]).collect()
 }

@@ -172,7 +172,7 @@ async fn a_task_may_clean_up_within_its_grace() {
     let task = new_task();
     session.run_new(0, &task, shell("trap 'echo bye; exit 0' TERM; echo $$ >pid; sleep 1000 & wait"));
     pid_in(&runner.work().join("pid")).await;
-    session.reset(&task, Some(Duration::from_secs(60)));
+    session.reset(&task, Some(Duration::from_mins(1)));
     let result = session.result(&task).await;
     assert_eq!((result.end_reason(), result.exit_code), (EndReason::Reset, Some(0)));
     assert_eq!(fake.logs.whole(&task, LogStream::Stdout).await.bytes, b"bye\n");

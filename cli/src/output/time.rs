@@ -73,11 +73,12 @@ pub fn between(start: Option<Timestamp>, end: Option<Timestamp>, now: DateTime<U
     Some((utc(end).unwrap_or(now) - start).to_std().unwrap_or_default())
 }
 
-/// "0.4s", "41s", "1m03s", "2h05m", "3d04h".
+/// "450ms", "8.3s", "41s", "1m03s", "2h05m", "3d04h".
 pub fn span(span: Duration) -> String {
     let seconds = span.as_secs();
     match seconds {
-        0..10 if span.subsec_millis() > 0 => format!("{}.{}s", seconds, span.subsec_millis() / 100),
+        0 if span.subsec_millis() > 0 => format!("{}ms", span.subsec_millis()),
+        1..10 if span.subsec_millis() >= 100 => format!("{}.{}s", seconds, span.subsec_millis() / 100),
         0..60 => format!("{seconds}s"),
         60..3_600 => format!("{}m{:02}s", seconds / 60, seconds % 60),
         3_600..86_400 => format!("{}h{:02}m", seconds / 3_600, seconds / 60 % 60),
@@ -108,7 +109,7 @@ mod tests {
     fn spans_carry_two_units_at_most() {
         for (milliseconds, text) in [
             (0, "0s"),
-            (450, "0.4s"),
+            (450, "450ms"),
             (8_300, "8.3s"),
             (41_900, "41s"),
             (63_000, "1m03s"),

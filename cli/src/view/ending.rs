@@ -38,11 +38,10 @@ pub fn summary(job: &Job, now: DateTime<Utc>) -> Line {
         let tasks = if job.tasks_total == 1 { "task" } else { "tasks" };
         line = line.with(format!(" · {} {tasks}", job.tasks_total), Tone::Plain);
     }
-    if job.tasks_failed > 0 {
-        line = line.with(format!(", {} failed", job.tasks_failed), Tone::Bad);
-    }
     if !job.reason.is_empty() {
         line = line.with(format!(" · {}", job.reason), Tone::Plain);
+    } else if job.tasks_failed > 0 {
+        line = line.with(format!(", {} failed", job.tasks_failed), Tone::Bad);
     }
     line
 }

@@ -4,6 +4,8 @@ use std::collections::HashMap;
 
 use baton::v1::{Job, Task, TaskKind, TaskState, WatchJobResponse};
 
+use crate::follow;
+
 /// A job and its tasks, as last heard.
 #[derive(Debug, Clone, Default)]
 pub struct Picture {
@@ -44,7 +46,9 @@ impl Picture {
         }
         if let Some(job) = message.job {
             if job.state != self.job.state {
-                changes.push(Change::Job(Box::new(job.clone())));
+                // A job begins before its tasks do and ends after them.
+                let place = if follow::is_terminal(job.state()) { changes.len() } else { 0 };
+                changes.insert(place, Change::Job(Box::new(job.clone())));
             }
             self.job = job;
         }

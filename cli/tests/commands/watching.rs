@@ -56,9 +56,9 @@ async fn a_watch_goes_on_where_its_connection_broke() {
         lines,
         [
             "7be0d21c · orders-etl v7 · manual",
+            "▶ running     job 7be0d21c",
             "✔ finished    extract · 41s · etl-2",
             "▶ running     join · etl-2",
-            "▶ running     job 7be0d21c",
             "✔ finished    join · 41s · etl-2",
             "✔ finished    job 7be0d21c · 41s",
             "job 7be0d21c finished in 41s · 2 tasks",

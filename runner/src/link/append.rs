@@ -30,8 +30,8 @@ pub(crate) struct Piece {
 pub(crate) struct Stored {
     pub(crate) task: TaskRef,
     pub(crate) stream: usize,
-    /// Everything before this is stored.
-    pub(crate) stored: u64,
+    /// Everything before this offset is stored.
+    pub(crate) before: u64,
     /// Why it is not wanted, if it is not.
     pub(crate) refused: String,
 }
@@ -74,7 +74,7 @@ async fn carry(
     while let Some(answer) = incoming.message().await? {
         let Some(Ok(task)) = answer.task.as_ref().map(task_from_proto) else { continue };
         let stream = usize::from(answer.stream() == v1::LogStream::Stderr);
-        let stored = Stored { task, stream, stored: answer.stored, refused: answer.refused };
+        let stored = Stored { task, stream, before: answer.stored, refused: answer.refused };
         if sender.send(stored).await.is_err() {
             break;
         }

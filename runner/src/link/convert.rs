@@ -81,7 +81,7 @@ pub(crate) fn command(command: v1::Command, settings: &crate::machine::Settings)
         MachineWelcome {
             heartbeat_interval: beat,
             answer_timeout: duration(welcome.answer_timeout, beat / 2),
-            verdicts: welcome.verdicts.into_iter().filter_map(verdict).collect(),
+            verdicts: welcome.verdicts.into_iter().filter_map(|one| verdict(&one)).collect(),
             drained: welcome.drained,
         }
     });
@@ -91,7 +91,7 @@ pub(crate) fn command(command: v1::Command, settings: &crate::machine::Settings)
 /// The shortest beat that is obeyed.
 const BEAT_MIN: Duration = Duration::from_millis(10);
 
-fn verdict(verdict: v1::Verdict) -> Option<Verdict> {
+fn verdict(verdict: &v1::Verdict) -> Option<Verdict> {
     let kind = match verdict.kind() {
         v1::VerdictKind::Adopt => VerdictKind::Adopt,
         v1::VerdictKind::Reset | v1::VerdictKind::Cancel => VerdictKind::Reset,

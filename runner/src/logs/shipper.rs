@@ -141,12 +141,11 @@ impl Shipper {
                     None => return,
                 },
                 changed = changes(self.changes.as_ref()) => self.see(changed),
-                answer = answer(&mut stream) => match answer {
-                    Some(answer) => self.stored(&answer, &mut stream),
-                    None => {
-                        self.rewind(&mut stream);
-                        connect_at = Instant::now() + RECONNECT_AFTER;
-                    }
+                answer = answer(&mut stream) => if let Some(answer) = answer {
+                    self.stored(&answer, &mut stream);
+                } else {
+                    self.rewind(&mut stream);
+                    connect_at = Instant::now() + RECONNECT_AFTER;
                 },
                 () = sleep_until(flush_at.unwrap_or_else(Instant::now)), if flush_at.is_some() => self.flush(),
                 connected = joined(&mut connecting) => {
@@ -243,7 +242,9 @@ impl Shipper {
             Changed::Some(keys) => keys.into_iter().for_each(|key| self.grew(key)),
             Changed::Any => {
                 let all: Vec<Key> = self.logs.keys().flat_map(|task| [(*task, 0), (*task, 1)]).collect();
-                all.into_iter().for_each(|key| self.grew(key));
+                for key in all {
+                    self.grew(key);
+                }
             }
         }
     }
@@ -302,7 +303,7 @@ impl Shipper {
     }
 
     fn stored(&mut self, answer: &Stored, stream: &mut Option<Stream>) {
-        let Stored { task, stream: which, stored, refused } = answer;
+        let Stored { task, stream: which, before: stored, refused } = answer;
         let Some(log) = self.logs.get_mut(task) else { return };
         let before = log.in_flight();
         let finished = if refused.is_empty() {
@@ -337,7 +338,9 @@ impl Shipper {
             log.outputs.rewind();
         }
         let all: Vec<Key> = self.logs.keys().flat_map(|task| [(*task, 0), (*task, 1)]).collect();
-        all.into_iter().for_each(|key| self.queue(key));
+        for key in all {
+            self.queue(key);
+        }
     }
 }
 

@@ -29,10 +29,10 @@ impl Burnt {
             *lease = task.lease.max(*lease);
             return;
         }
-        if self.order.len() >= self.capacity {
-            if let Some(oldest) = self.order.pop_front() {
-                self.leases.remove(&oldest);
-            }
+        if self.order.len() >= self.capacity
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.leases.remove(&oldest);
         }
         self.leases.insert(task.id, task.lease);
         self.order.push_back(task.id);

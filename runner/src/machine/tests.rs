@@ -1,6 +1,6 @@
 //! The machine's promises, as stories and as properties over arbitrary orders of events.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use proptest::{collection::vec, prelude::*};
 use uuid::Uuid;
@@ -21,12 +21,12 @@ fn spec() -> RunSpec {
         job_name: "job".into(),
         task_name: "task".into(),
         target: Target::Shell("true".into()),
-        env: Default::default(),
+        env: BTreeMap::default(),
         working_dir: String::new(),
         timeout: None,
         grace: None,
         self_stop_after: None,
-        params: Default::default(),
+        params: BTreeMap::default(),
         shard_index: None,
         shard_count: None,
         shard_item: String::new(),
@@ -346,7 +346,10 @@ fn self_stop_counts_from_the_sending_of_the_newest_acknowledged_frame() {
     world.welcome(Vec::new());
     world.now = world.now + Duration::from_secs(1);
     let _ = beat;
-    assert!(stops(&world.pass(SELF_STOP - Duration::from_secs(2))).is_empty(), "the hello was acknowledged");
+    assert!(
+        stops(&world.pass(SELF_STOP.checked_sub(Duration::from_secs(2)).unwrap())).is_empty(),
+        "the hello was acknowledged"
+    );
     assert_eq!(stops(&world.pass(Duration::from_secs(1))), [task(1, 1)]);
 }
 
@@ -369,10 +372,10 @@ fn a_planned_stop_of_the_scheduler_holds_self_stop_off_until_the_next_welcome() 
     let mut world = World::connected(1);
     world.run_new(0, task(1, 1), cut_off());
     world.started(0, task(1, 1));
-    let hold_for = Duration::from_secs(600);
+    let hold_for = Duration::from_mins(10);
     let outputs = world.receive(0, vec![Order::Disconnect { hold_for }]);
     assert_eq!(outputs.last(), Some(&Output::Redial(Redial::Told)));
-    assert!(stops(&world.pass(hold_for + SELF_STOP - Duration::from_secs(1))).is_empty());
+    assert!(stops(&world.pass((hold_for + SELF_STOP).checked_sub(Duration::from_secs(1)).unwrap())).is_empty());
     assert_eq!(stops(&world.pass(Duration::from_secs(1))), [task(1, 1)]);
 }
 
@@ -401,7 +404,7 @@ fn a_longer_grace_ends_at_self_stop_plus_the_set_grace() {
     let mut world = World::connected(1);
     world.run_new(0, task(1, 1), cut_off());
     world.started(0, task(1, 1));
-    world.receive(0, vec![Order::Reset { slot: 0, task: task(1, 1), grace: Some(Duration::from_secs(3600)) }]);
+    world.receive(0, vec![Order::Reset { slot: 0, task: task(1, 1), grace: Some(Duration::from_hours(1)) }]);
     let outputs = world.pass(SELF_STOP);
     let set = Output::Stop { slot: 0, task: task(1, 1), grace: Duration::from_secs(10) };
     assert!(outputs.contains(&set), "{outputs:?}");
@@ -507,7 +510,7 @@ struct Onlooker {
     /// Results kept and not yet acknowledged.
     kept: HashMap<u32, TaskRef>,
     acked: Vec<TaskRef>,
-    /// RUN_NEW of this session by command seq: what must be named by the first frame whose ack covers it.
+    /// `RUN_NEW` of this session by command seq: what must be named by the first frame whose ack covers it.
     unanswered: Vec<(u64, TaskRef)>,
 }
 

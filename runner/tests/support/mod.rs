@@ -29,7 +29,7 @@ use tokio_stream::{
 use tonic::{Request, Response, Status, Streaming, transport::Server};
 
 /// Longer than anything takes on the slowest machine.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_mins(1);
 
 pub const BEAT: Duration = Duration::from_millis(100);
 
@@ -108,6 +108,7 @@ impl Drop for Fake {
     }
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "every duration of the protocol is optional")]
 pub fn span(span: Duration) -> Option<prost_types::Duration> {
     Some(span.try_into().unwrap())
 }
@@ -466,7 +467,7 @@ impl Inside {
         let ended = tokio::spawn(async move {
             runner
                 .run(async move { drop(first.wait_for(|level| *level >= 1).await) }, async move {
-                    drop(second.wait_for(|level| *level >= 2).await)
+                    drop(second.wait_for(|level| *level >= 2).await);
                 })
                 .await
         });

@@ -57,8 +57,13 @@ pub(super) async fn pass(tx: &Tx, work: &mut Work) -> Result<(Vec<Uuid>, bool), 
         row.state = row.state.after(job::Event::Expanded).expect("a created job can be expanded");
         row.started_at = Some(now);
         row.deadline_at = plan.config.timeout.map(|timeout| now + timeout);
+        // A disabled task is skipped at once, whatever its gate.
         let open: Vec<(Uuid, u32)> = (0..to)
-            .filter(|&node| plan.graph.parents(node).is_empty() || plan.rule(node) == TriggerRule::Always)
+            .filter(|&node| {
+                plan.graph.parents(node).is_empty()
+                    || plan.rule(node) == TriggerRule::Always
+                    || plan.task(node).enabled == Some(false)
+            })
             .map(|node| (id, node))
             .collect();
         let absent: Vec<(Uuid, u32)> =

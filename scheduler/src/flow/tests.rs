@@ -391,3 +391,24 @@ async fn a_repeated_request_makes_no_second_job() {
         assert_ne!(scene.run_as("twice").await, first);
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_disabled_task_is_skipped_and_its_child_decides_by_its_rule() {
+    for scene in Scene::on_each_database().await {
+        let off = TaskConfig { enabled: Some(false), ..task("off", &["a"]) };
+        let goes_on = TaskConfig { trigger_rule: Some(TriggerRule::NoneFailed), ..task("goes-on", &["off"]) };
+        scene.apply(vec![task("a", &[]), off, goes_on, task("needs", &["off"])]).await;
+        let mut runner = Puppet::dial(&scene, hello("r", "1", 1, 2)).await;
+        let job = scene.run().await;
+        for _ in 0..2 {
+            let (slot, task, spec) = runner.next_run().await;
+            assert_ne!(spec.task_name, "off");
+            runner.end(slot, task, 0).await;
+        }
+        let (state, tasks) = scene.end_of(job).await;
+        assert_eq!(state, JobState::Finished);
+        assert_eq!(tasks["off"], (TaskState::Skipped, "it is disabled".into()));
+        assert_eq!(tasks["goes-on"].0, TaskState::Finished);
+        assert_eq!(tasks["needs"].0, TaskState::Skipped);
+    }
+}

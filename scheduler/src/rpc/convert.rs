@@ -458,8 +458,8 @@ impl Reader {
         Some(Retry { max_attempts: retry.max_attempts, delay })
     }
 
-    fn duration(&mut self, field: String, span: Option<prost_types::Duration>) -> Option<Duration> {
-        read_duration(&field, span).unwrap_or_else(|violation| {
+    fn duration(&mut self, field: impl AsRef<str>, span: Option<prost_types::Duration>) -> Option<Duration> {
+        read_duration(field.as_ref(), span).unwrap_or_else(|violation| {
             self.violations.push(violation);
             None
         })
@@ -515,7 +515,7 @@ mod tests {
                 max_parallel: 2,
                 min_success_percent: 50,
             }),
-            timeout: Some(Duration::from_secs(60)),
+            timeout: Some(Duration::from_mins(1)),
             match_labels: labels.clone(),
             retry: retry.clone(),
             trigger_rule: None,
@@ -529,7 +529,7 @@ mod tests {
             name: "etl".to_owned(),
             labels: labels.clone(),
             params: labels.clone(),
-            timeout: Some(Duration::from_secs(3600)),
+            timeout: Some(Duration::from_hours(1)),
             task_defaults: TaskDefaults {
                 timeout: Some(Duration::from_secs(5)),
                 retry,
@@ -553,7 +553,7 @@ mod tests {
         for split in [Split::Count(4), Split::OnePerRunner] {
             let shards = Some(Shards { split, max_parallel: 0, min_success_percent: 100 });
             let target = Target::Shell("true".to_owned());
-            let tasks = vec![TaskConfig { shards, target, ..TaskConfig::default() }];
+            let tasks = vec![TaskConfig { target, shards, ..TaskConfig::default() }];
             let config = JobConfig { tasks, ..JobConfig::default() };
             assert_eq!(read_job_config("config", job_config(&config)).unwrap(), config);
         }

@@ -14,6 +14,8 @@ mod runners;
 mod schedulers;
 pub(crate) mod server;
 mod status;
+#[cfg(test)]
+mod tests;
 mod watch;
 
 pub(crate) use api::{Api, STREAMS_MAX};

@@ -112,7 +112,9 @@ pub fn table(context: &Context, tasks: &[Task], with_job: bool) -> Table {
     }
     let mut table = Table::new(&headers);
     for task in tasks {
-        let attempt = if task.max_attempts > 1 {
+        let attempt = if task.kind() == TaskKind::Group {
+            "-".to_owned()
+        } else if task.max_attempts > 1 {
             format!("{}/{}", task.attempt, task.max_attempts)
         } else {
             task.attempt.to_string()

@@ -5,9 +5,9 @@ use chrono::{DateTime, NaiveDate, Utc};
 use super::{
     calendar::{Calendar, Exclusions},
     cron::Expression,
+    firing::{Fire, Next, NotForward, Schedule},
     pattern::Pattern,
     rule::{Rule, SECOND, Source},
-    schedule::{Fire, Next, NotForward, Schedule},
     spec::{After, CALENDARS_MAX, CATCHUP_LIMIT_MAX, JITTER_MAX, Misfire, PERIOD_MAX, PERIOD_MIN, RuleSpec, Spec},
     text,
     wall::{Manner, Wall},
@@ -29,7 +29,7 @@ impl Schedule {
     /// Understands a schedule.
     ///
     /// `key` names it within its job config and, with the fire's time, decides jitter. `created` is where intervals
-    /// count from when the schedule has no start_time. `calendars` are those there are; one that is named and missing
+    /// count from when the schedule has no `start_time`. `calendars` are those there are; one that is named and missing
     /// is a problem.
     pub fn new(spec: &Spec, key: &str, created: Timestamp, calendars: &[Calendar]) -> Result<Self, Vec<Problem>> {
         let mut problems = Vec::new();

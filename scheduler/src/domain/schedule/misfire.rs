@@ -6,10 +6,31 @@
 use std::time::Duration;
 
 use super::{
-    schedule::{Fire, Next, NotForward, Schedule},
+    firing::{Fire, Next, NotForward, Schedule},
     spec::Misfire,
 };
 use crate::domain::time::{Timestamp, micros};
+
+/// The fire that a schedule waits for, as it is stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Waiting {
+    /// Its nominal instant.
+    pub time: Timestamp,
+    /// When to decide it, by the clock of the database.
+    pub due_at: Timestamp,
+}
+
+/// Whether the jobs of missed fires may run beside each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pace {
+    /// They may: overlap is `allow`.
+    Together,
+    /// They may not: each is decided when the job of the one before has ended.
+    OneByOne {
+        /// When the newest job of this schedule was made. A fire that was due by then belongs to the same catch-up.
+        last_made: Option<Timestamp>,
+    },
+}
 
 /// What becomes of the fires of one schedule that are due.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,6 +42,8 @@ pub struct Decision {
     /// What the schedule waits for after this. It may be due already, when there is more to decide than one turn takes
     /// or when missed fires run one after another.
     pub next: Next,
+    /// When to wake for it, if there is one.
+    pub due_at: Option<Timestamp>,
 }
 
 /// A fire that runs.
@@ -30,7 +53,7 @@ pub struct Due {
     pub time: Timestamp,
     /// How long after it was due it is decided.
     pub late: Duration,
-    /// It was missed and is made up for: it waits for the job before it instead of being skipped.
+    /// It is one of several that `run_all` makes up for: it waits for the job before it instead of being skipped.
     pub catch_up: bool,
 }
 
@@ -76,15 +99,16 @@ impl Reason {
 const JITTERED_MAX: usize = 64;
 
 impl Schedule {
-    /// Decides the fires that are due at `now`, `first` being the one the schedule waits for.
+    /// Decides the fires that are due at `now`. Nothing is when the stored `due_at` has not come.
     ///
-    /// `one_by_one` says that missed fires wait for each other (every overlap policy but `allow`): then `run_all` lets
-    /// the oldest go and leaves the schedule waiting for the one after it.
-    pub fn decide(&self, first: Timestamp, now: Timestamp, one_by_one: bool) -> Result<Decision, NotForward> {
-        let Some(newest) = self.newest_due(first, now)? else {
-            let waiting = Next::At(Fire { time: first, notes: Vec::new() });
-            return Ok(Decision { run: Vec::new(), missed: Vec::new(), next: waiting });
-        };
+    /// At [`Pace::OneByOne`] `run_all` lets the oldest go and leaves the schedule waiting for the one after it.
+    pub fn decide(&self, waiting: Waiting, now: Timestamp, pace: Pace) -> Result<Decision, NotForward> {
+        let first = waiting.time;
+        if waiting.due_at > now {
+            let next = Next::At(Fire { time: first, notes: Vec::new() });
+            return Ok(Decision { run: Vec::new(), missed: Vec::new(), next, due_at: Some(waiting.due_at) });
+        }
+        let newest = self.newest_due(first, now)?;
         let late = now.since(self.due(newest));
         let in_time = late <= self.misfire_after;
         let reachable = |fire: Timestamp| now.since(self.due(fire)) <= self.catchup_window;
@@ -108,21 +132,31 @@ impl Schedule {
                 Vec::new()
             }
         };
-        let due_fire =
-            |time: Timestamp| Due { time, late: now.since(self.due(time)), catch_up: time != newest || !in_time };
+        let same_batch = |time: Timestamp| match pace {
+            Pace::OneByOne { last_made: Some(made) } => self.due(time) <= made,
+            _ => false,
+        };
+        let made_up_for = |time: Timestamp| time != newest || !in_time || same_batch(time);
+        let due_fire = |time: Timestamp| Due {
+            time,
+            late: now.since(self.due(time)),
+            catch_up: self.misfire() == Misfire::RunAll && made_up_for(time),
+        };
         let missed = due.missed;
-        if one_by_one && run.len() > 1 {
+        if pace != Pace::Together && run.len() > 1 {
             let next = Next::At(Fire { time: run[1], notes: Vec::new() });
-            return Ok(Decision { run: vec![due_fire(run[0])], missed, next });
+            return Ok(Decision { run: vec![due_fire(run[0])], missed, next, due_at: Some(self.due(run[1])) });
         }
-        Ok(Decision { run: run.into_iter().map(due_fire).collect(), missed, next: self.next(newest)? })
+        let next = self.next(newest)?;
+        let due_at = match &next {
+            Next::At(fire) => Some(self.due_at(fire.time, now)),
+            _ => None,
+        };
+        Ok(Decision { run: run.into_iter().map(due_fire).collect(), missed, next, due_at })
     }
 
-    /// The newest fire that is due; none when even the first is not.
-    fn newest_due(&self, first: Timestamp, now: Timestamp) -> Result<Option<Timestamp>, NotForward> {
-        if self.due(first) > now {
-            return Ok(None);
-        }
+    /// The newest fire that is due, `first` being so already.
+    fn newest_due(&self, first: Timestamp, now: Timestamp) -> Result<Timestamp, NotForward> {
         // Whatever its jitter, a fire so long ago is due, and so are all before it.
         let surely = self.last(Timestamp(now.0.saturating_sub(micros(self.jitter))));
         let mut newest = surely.map_or(first, |fire| fire.max(first));
@@ -134,7 +168,7 @@ impl Schedule {
                 }
             }
         }
-        Ok(Some(newest))
+        Ok(newest)
     }
 
     /// The newest fires that the window and the limit allow, oldest first; the others are missed.

@@ -11,13 +11,12 @@ mod compile;
 pub mod cron;
 pub mod crontab;
 mod cycle;
+mod firing;
 pub mod misfire;
 pub mod overlap;
 mod pattern;
 mod preview;
 mod rule;
-#[allow(clippy::module_inception)]
-mod schedule;
 mod spec;
 pub mod text;
 mod wall;
@@ -31,8 +30,8 @@ pub use self::{
     calendar::{Calendar, DateRange, RANGES_MAX, RangeError},
     civil::{Civil, YEARS},
     compile::Problem,
+    firing::{Fire, Next, NotForward, Note, Schedule},
     preview::{COUNT_MAX, Preview, Shown},
-    schedule::{Fire, Next, NotForward, Note, Schedule},
     spec::{
         After, CALENDARS_MAX, CATCHUP_LIMIT, CATCHUP_LIMIT_MAX, CATCHUP_WINDOW, JITTER_MAX, MISFIRE_AFTER, Misfire,
         PERIOD_MAX, PERIOD_MIN, RuleSpec, Spec,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::schedule::Schedule;
+use super::firing::Schedule;
 use crate::domain::time::Timestamp;
 
 /// What to do when a job of this config is not yet terminal. A key of the job config.
@@ -65,7 +65,7 @@ pub enum Reason {
     Unproven,
     /// As many wait as may.
     QueueFull,
-    /// It waited past its start_deadline.
+    /// It waited past its `start_deadline`.
     DeadlineOver,
     /// It waited past the end of its schedule.
     WindowOver,

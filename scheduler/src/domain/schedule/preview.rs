@@ -5,7 +5,7 @@
 use chrono::{DateTime, SecondsFormat};
 
 use super::{
-    schedule::{Next, NotForward, Schedule},
+    firing::{Next, NotForward, Schedule},
     text::Language,
 };
 use crate::domain::time::Timestamp;

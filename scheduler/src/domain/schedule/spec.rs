@@ -55,7 +55,7 @@ pub enum RuleSpec {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum After {
-    /// From start_time, else the creation of the schedule: a fixed rate.
+    /// From `start_time`, else the creation of the schedule: a fixed rate.
     #[default]
     Start,
     /// From the end of the job before: a fixed delay.

@@ -237,9 +237,9 @@ impl Reader {
             ));
         }
         if self.kind == Kind::DayOfMonth {
-            self.special_day_of_month(&upper)?
+            self.special_day_of_month(&upper)?;
         } else {
-            self.special_weekday(&upper)?
+            self.special_weekday(&upper)?;
         }
         Ok(true)
     }

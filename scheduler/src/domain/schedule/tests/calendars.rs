@@ -41,6 +41,20 @@ fn a_busy_schedule_leaps_over_an_exclusion() {
 }
 
 #[test]
+fn an_interval_waits_out_an_exclusion() {
+    let mut spec = Spec::every(std::time::Duration::from_secs(5));
+    spec.start_time = Some("2026-12-01T00:00:00Z".parse().unwrap());
+    let five = with_holidays(spec);
+    let now = at("2026-12-23T23:59:55Z");
+    let Next::At(fire) = five.next(now).unwrap() else { panic!("it fires") };
+    assert_eq!(super::rfc3339(fire.time), "2027-01-02T00:00:00Z");
+    assert_eq!(five.due_at(fire.time, now), fire.time);
+    // Nor is the start of its window brought forward.
+    let start = at("2026-12-01T00:00:00Z");
+    assert_eq!(five.due_at(start, at("2026-11-01T00:00:00Z")), start);
+}
+
+#[test]
 fn a_schedule_whose_dates_are_all_excluded_is_refused() {
     let only = with_holidays(Spec::cron("0 0 9 25 12 ? 2026", ""));
     assert!(only.first_fire(at("2026-01-01T00:00:00Z")).unwrap_err().to_string().contains("never fires"));

@@ -82,12 +82,11 @@ impl Model {
         let mut day = if chance.one_in(3) { field(chance, 1, 31, hint.day(), &[]) } else { star(1, 31) };
         let mut weekday = if chance.one_in(3) { weekdays(chance, unix) } else { star(0, 6) };
         if !unix {
-            if chance.one_in(6) {
-                day = special_day(chance, hint.day());
-            } else if chance.one_in(6) {
-                weekday = special_weekday(chance, hint.date().weekday().num_days_from_sunday());
-            } else if weekday.text == "*" && chance.one_in(2) {
-                weekday.text = "?".to_owned();
+            match chance.below(6) {
+                0 => day = special_day(chance, hint.day()),
+                1 => weekday = special_weekday(chance, hint.date().weekday().num_days_from_sunday()),
+                2 | 3 if weekday.text == "*" => weekday.text = "?".to_owned(),
+                _ => {}
             }
         }
         let mut words = vec![&minute.text, &hour.text, &day.text, &month.text, &weekday.text];

@@ -28,7 +28,7 @@ RANDOM_DELAY=5
     assert_eq!(first.command, "/usr/local/bin/backup.sh --full");
     assert_eq!(first.env["GREETING"], "hello world");
     assert_eq!((second.name.as_str(), second.time_zone.as_str()), ("cd", "Asia/Shanghai"));
-    assert_eq!((second.comment.as_str(), second.jitter), ("", Duration::from_secs(300)));
+    assert_eq!((second.comment.as_str(), second.jitter), ("", Duration::from_mins(5)));
     assert_eq!(third.command, "date +%Y-%m-%d");
 }
 

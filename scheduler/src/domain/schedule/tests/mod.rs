@@ -68,6 +68,29 @@ fn next(schedule: &Schedule, after: &str, count: usize) -> Vec<String> {
 }
 
 /// Whether to take the long way.
-fn soak() -> bool {
+pub(super) fn soak() -> bool {
     std::env::var_os("BATON_SOAK").is_some()
+}
+
+#[test]
+fn no_schedule_reads_the_clock_the_zone_or_the_environment_of_its_host() {
+    let mut folders = vec![std::path::PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/src/domain/schedule"))];
+    let mut files = 0;
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                if !path.ends_with("tests") {
+                    folders.push(path);
+                }
+                continue;
+            }
+            files += 1;
+            let source = std::fs::read_to_string(&path).unwrap();
+            for word in ["Local", "now()", "env::", "SystemTime", "Instant::"] {
+                assert!(!source.contains(word), "{} names {word}", path.display());
+            }
+        }
+    }
+    assert!(files > 20);
 }

@@ -59,7 +59,7 @@ fn a_waiting_fire_is_dropped_once_its_deadline_or_its_window_has_passed() {
     spec.end_time = Some("2025-01-02T00:00:00Z".parse().unwrap());
     let schedule = schedule(&spec);
     let fire = at("2025-01-01T10:55:00Z");
-    let queue = Overlap::Queue { limit: 1, start_deadline: Some(Duration::from_secs(300)) };
+    let queue = Overlap::Queue { limit: 1, start_deadline: Some(Duration::from_mins(5)) };
     assert_eq!(queue.may_still_start(&schedule, fire, at("2025-01-01T11:00:00Z")), Ok(()));
     assert_eq!(queue.may_still_start(&schedule, fire, at("2025-01-01T11:23:00Z")), Err(Reason::DeadlineOver));
     let patient = Overlap::Queue { limit: 1, start_deadline: None };

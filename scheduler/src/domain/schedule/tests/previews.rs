@@ -1,9 +1,12 @@
 //! What is shown beforehand is what happens.
 
-use std::time::Duration;
+use std::{fmt::Write, time::Duration};
 
 use super::{at, cron, schedule, walk};
-use crate::domain::schedule::{After, Language, Next, RuleSpec, Spec};
+use crate::domain::schedule::{
+    After, Language, Next, RuleSpec, Spec,
+    misfire::{Pace, Waiting},
+};
 
 #[test]
 fn a_preview_shows_local_time_and_what_the_clock_does() {
@@ -52,7 +55,9 @@ fn a_year_of_preview_is_a_year_of_firing() {
         let mut fired = Vec::new();
         let Next::At(mut waiting) = schedule.next(from).unwrap() else { panic!("it fires") };
         while waiting.time <= to {
-            let decision = schedule.decide(waiting.time, waiting.time, true).unwrap();
+            let decision = schedule
+                .decide(Waiting { time: waiting.time, due_at: waiting.time }, waiting.time, Pace::Together)
+                .unwrap();
             fired.extend(decision.run.iter().map(|due| due.time));
             let Next::At(next) = decision.next else { panic!("it goes on") };
             waiting = next;
@@ -71,10 +76,46 @@ fn a_preview_that_ends_says_why() {
 
 #[test]
 fn intervals_say_what_they_count_from() {
-    let rate = schedule(&Spec::every(Duration::from_secs(5_400)));
+    let rate = schedule(&Spec::every(Duration::from_mins(90)));
     assert_eq!(rate.describe(Language::English), "every 1h 30m, counted from 2020-01-01T00:00:00+00:00");
-    let delay: Spec = RuleSpec::Every { period: Duration::from_secs(600), after: After::Completion }.into();
+    let delay: Spec = RuleSpec::Every { period: Duration::from_mins(10), after: After::Completion }.into();
     let delay = schedule(&delay);
     assert_eq!(delay.describe(Language::Chinese), "上一次运行结束后10m");
     assert_eq!(delay.preview(at("2026-06-01T00:00:00Z"), 5, Language::English).unwrap().fires.len(), 1);
+}
+
+/// Ten schedules around clock changes, as they are shown. Set `BATON_BLESS` to write the file anew.
+#[test]
+fn ten_previews_around_clock_changes_read_as_written_down() {
+    let mut text = String::new();
+    for (written, zone, from, count, language) in [
+        ("30 2 * * *", "America/New_York", "2026-03-07T12:00:00Z", 3, Language::English),
+        ("0,30 2,3 * * *", "America/New_York", "2026-03-07T22:00:00Z", 4, Language::English),
+        ("30 1 * * *", "America/New_York", "2026-10-31T12:00:00Z", 3, Language::English),
+        ("*/30 * * * *", "Europe/Berlin", "2026-10-25T00:00:00Z", 5, Language::English),
+        ("0 */15 * * * *", "Europe/London", "2026-03-29T00:40:00Z", 3, Language::English),
+        ("15 2 * * *", "Australia/Lord_Howe", "2026-10-02T20:00:00Z", 3, Language::Chinese),
+        ("0 0 * * *", "America/Santiago", "2026-09-05T00:00:00Z", 3, Language::Chinese),
+        ("0 12 * * *", "Pacific/Apia", "2011-12-29T00:00:00Z", 3, Language::English),
+        ("last day of the month at 03:30", "Europe/Kyiv", "2024-02-29T02:00:00Z", 3, Language::English),
+        ("每个周末 01:30", "Europe/London", "2026-10-24T00:00:00Z", 3, Language::Chinese),
+    ] {
+        let is_text = !written.contains('*');
+        let spec = if is_text { Spec::text(written, zone) } else { Spec::cron(written, zone) };
+        let preview = schedule(&spec).preview(at(from), count, language).unwrap();
+        let _ = write!(text, "{written}  ({zone})\n  means  {}\n", preview.description);
+        if let Some(cron) = preview.cron.filter(|_| is_text) {
+            let _ = writeln!(text, "  cron   {cron}");
+        }
+        for fire in preview.fires {
+            text += format!("  {}  {}  {}", fire.utc, fire.local, fire.note).trim_end();
+            text.push('\n');
+        }
+        text.push('\n');
+    }
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/src/domain/schedule/tests/previews.txt");
+    if std::env::var_os("BATON_BLESS").is_some() {
+        std::fs::write(file, &text).unwrap();
+    }
+    assert_eq!(text, std::fs::read_to_string(file).unwrap());
 }

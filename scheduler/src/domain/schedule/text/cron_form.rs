@@ -57,7 +57,7 @@ fn stepped(step: Step, window: Option<(Time, Time)>, days: Bits) -> Option<Strin
         (Step::Minutes(n), Some(_)) => {
             let (_, minutes, hours) = single(steps(step, window))?;
             let whole = (0..60).step_by(n as usize).fold(0, |bits: Bits, m| bits | 1 << m);
-            let (first, last) = (hours.trailing_zeros(), 63 - hours.leading_zeros());
+            let (first, last) = (hours.trailing_zeros(), hours.ilog2());
             (minutes == whole).then(|| join(1, &every(n), &format!("{first}-{last}"), None, ALL_MONTHS, &week))
         }
         (Step::Hours(..), Some(_)) => {

@@ -76,7 +76,7 @@ pub(super) fn steps(step: Step, window: Option<(Time, Time)>) -> TimeSets {
         }
         (Step::Hours(n, _), Some((from, to))) => {
             let (hour, minute, _) = from.parts();
-            let inside = |h: &u32| (h - hour) % n == 0 && h * 60 + minute <= to.0 / 60;
+            let inside = |h: &u32| (h - hour).is_multiple_of(n) && h * 60 + minute <= to.0 / 60;
             vec![(1, 1 << minute, (hour..24).filter(inside).fold(0, |bits, h| bits | 1 << h))]
         }
     }

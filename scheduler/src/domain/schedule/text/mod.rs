@@ -16,8 +16,8 @@ pub use error::TextError;
 
 use super::cron::{ALL_WEEKDAYS, Bits};
 
-/// The longest text that is read, in bytes.
-pub const LENGTH_MAX: usize = 256;
+/// The longest text that is read, in bytes: more than any rule needs to be said.
+pub const LENGTH_MAX: usize = 512;
 /// The most times of one day that a rule names.
 pub const TIMES_MAX: usize = 24;
 /// The longest interval of the calendar, in its unit.
@@ -124,7 +124,7 @@ impl Rule {
 }
 
 /// Where reading stopped, and why if it is known.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 struct Stop {
     at: usize,
     problem: Option<Problem>,

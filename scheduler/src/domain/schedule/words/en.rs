@@ -1,12 +1,14 @@
 //! English for expressions that the grammar has no words for, and for notes.
 
+use std::fmt::Write;
+
 use crate::domain::schedule::{
     civil::Civil,
     cron::{
         ALL_DAYS, ALL_HOURS, ALL_MINUTES, ALL_MONTHS, ALL_WEEKDAYS, Bits, DayOfMonth, DayOfWeek, Days, Expression,
         Fields,
     },
-    schedule::Note,
+    firing::Note,
     wall::Shift,
     words::runs,
 };
@@ -32,13 +34,13 @@ pub(super) fn expression(expression: &Expression) -> String {
     let mut text = times(fields);
     let days = days(&fields.days);
     if !days.is_empty() {
-        text += &format!(", {days}");
+        let _ = write!(text, ", {days}");
     }
     if fields.months != ALL_MONTHS {
-        text += &format!(", in {}", set(fields.months, |n| MONTHS[n as usize - 1].to_owned()));
+        let _ = write!(text, ", in {}", set(fields.months, |n| MONTHS[n as usize - 1].to_owned()));
     }
     if let Some(years) = &fields.years {
-        text += &format!(", in {}", list(years.iter().map(i32::to_string).collect(), "and"));
+        let _ = write!(text, ", in {}", list(years.iter().map(i32::to_string).collect(), "and"));
     }
     text
 }
@@ -109,14 +111,18 @@ pub(super) fn note(note: &Note, reading: Civil) -> String {
     match note {
         Note::Clock(Shift::Moved { from, merged }) => {
             let others = if *merged { "; the fires of the gap are one" } else { "" };
-            format!("{} does not exist (clocks go forward), moved to {}{others}", clock(*from), clock(reading))
+            format!(
+                "{} does not exist (clocks go forward), moved to {}{others}",
+                missing(*from, reading),
+                clock(reading)
+            )
         }
         Note::Clock(Shift::FirstPass) => {
             format!("{} shows twice (clocks go back), fires the first time only", clock(reading))
         }
         Note::Clock(Shift::SecondPass) => format!("{} shows for the second time (clocks went back)", clock(reading)),
         Note::Clock(Shift::AfterGap { from }) => {
-            format!("{} and what follows to the end of the gap does not exist (clocks go forward)", clock(*from))
+            format!("nothing fires at {}, which does not exist (clocks go forward)", missing(*from, reading))
         }
         Note::Excluded { calendar, first, count } => {
             let first = first.datetime().format("%Y-%m-%d %H:%M");
@@ -124,6 +130,12 @@ pub(super) fn note(note: &Note, reading: Civil) -> String {
             format!("calendar {calendar} leaves out {count} {fires} from {first} on")
         }
     }
+}
+
+/// A reading that does not exist, with its date when that does not exist either.
+fn missing(from: Civil, reading: Civil) -> String {
+    let format = if from.date() == reading.date() { "%H:%M" } else { "%Y-%m-%d %H:%M" };
+    from.datetime().format(format).to_string()
 }
 
 fn set(bits: Bits, name: impl Fn(u32) -> String) -> String {

@@ -4,10 +4,12 @@ mod en;
 mod recognise;
 mod zh;
 
+use std::fmt::Write;
+
 use super::{
     cron::{Bits, Expression, numbers},
+    firing::{Note, Schedule},
     rule::{Rule, SECOND, Source},
-    schedule::{Note, Schedule},
     text::{self, Language},
 };
 use crate::domain::time::Timestamp;
@@ -76,7 +78,7 @@ impl Schedule {
         if micros != 0 {
             text += format!(".{micros:06}").trim_end_matches('0');
         }
-        text += &format!("{sign}{:02}:{:02}", offset / 3_600, offset / 60 % 60);
+        let _ = write!(text, "{sign}{:02}:{:02}", offset / 3_600, offset / 60 % 60);
         // Offsets with seconds are history, but 1972 is within reach.
         if offset % 60 == 0 { text } else { format!("{text}:{:02}", offset % 60) }
     }

@@ -38,7 +38,7 @@ fn steps(fields: &Fields) -> Option<Form> {
         let window = if hours == ALL_HOURS {
             None
         } else {
-            let (first, last) = (hours.trailing_zeros(), 63 - hours.leading_zeros());
+            let (first, last) = (hours.trailing_zeros(), hours.ilog2());
             if hours != range(first, last) {
                 return None;
             }
@@ -51,11 +51,15 @@ fn steps(fields: &Fields) -> Option<Form> {
 }
 
 fn named(fields: &Fields) -> Option<Form> {
-    let (second, minute) = (single(fields.seconds)?, single(fields.minutes)?);
-    if fields.hours.count_ones() as usize > TIMES_MAX {
+    let second = single(fields.seconds)?;
+    let count = fields.hours.count_ones() * fields.minutes.count_ones();
+    // Times of one minute read well in any number, others only while they are few.
+    if count as usize > TIMES_MAX || (single(fields.minutes).is_none() && count > FEW) {
         return None;
     }
-    let times = numbers(fields.hours).map(|hour| Time(hour * 3_600 + minute * 60 + second)).collect();
+    let times = numbers(fields.hours)
+        .flat_map(|hour| numbers(fields.minutes).map(move |minute| Time(hour * 3_600 + minute * 60 + second)))
+        .collect();
     let (days, months) = (&fields.days, fields.months);
     if special(fields) && days.of_month == ALL_DAYS && months == ALL_MONTHS {
         return Some(Form::Weekly { days: days.of_week, times });
@@ -74,13 +78,16 @@ fn named(fields: &Fields) -> Option<Form> {
     Some(Form::Monthly { day, months, times })
 }
 
+/// How many times of different minutes are named one by one.
+const FEW: u32 = 6;
+
 /// Whether no special day is named.
 fn special(fields: &Fields) -> bool {
     fields.days.of_month_special.is_empty() && fields.days.of_week_special.is_empty()
 }
 
 fn single(bits: Bits) -> Option<u32> {
-    (bits.count_ones() == 1).then(|| bits.trailing_zeros())
+    bits.is_power_of_two().then(|| bits.trailing_zeros())
 }
 
 /// The n of a set that is every nth number from 0.

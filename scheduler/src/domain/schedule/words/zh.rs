@@ -1,12 +1,14 @@
 //! Chinese for expressions that the grammar has no words for, and for notes.
 
+use std::fmt::Write;
+
 use crate::domain::schedule::{
     civil::Civil,
     cron::{
         ALL_DAYS, ALL_HOURS, ALL_MINUTES, ALL_MONTHS, ALL_WEEKDAYS, Bits, DayOfMonth, DayOfWeek, Days, Expression,
         Fields,
     },
-    schedule::Note,
+    firing::Note,
     wall::Shift,
     words::runs,
 };
@@ -33,14 +35,18 @@ fn times(fields: &Fields) -> String {
         ALL_HOURS => "每小时".to_owned(),
         hours => set(hours, |n| format!("{n}时")),
     };
-    text += &match fields.minutes {
-        ALL_MINUTES => "每分钟".to_owned(),
-        minutes => format!("的{}", set(minutes, |n| format!("{n}分"))),
-    };
+    match fields.minutes {
+        ALL_MINUTES => text += "每分钟",
+        minutes => {
+            let _ = write!(text, "的{}", set(minutes, |n| format!("{n}分")));
+        }
+    }
     match fields.seconds {
         1 => {}
         ALL_MINUTES => text += "每秒",
-        seconds => text += &format!("的{}", set(seconds, |n| format!("{n}秒"))),
+        seconds => {
+            let _ = write!(text, "的{}", set(seconds, |n| format!("{n}秒")));
+        }
     }
     text
 }
@@ -90,16 +96,24 @@ pub(super) fn note(note: &Note, reading: Civil) -> String {
     match note {
         Note::Clock(Shift::Moved { from, merged }) => {
             let others = if *merged { "，空档内的触发合并为一次" } else { "" };
-            format!("{}不存在（时钟拨快），移到{}{others}", clock(*from), clock(reading))
+            format!("{}不存在（时钟拨快），移到{}{others}", missing(*from, reading), clock(reading))
         }
         Note::Clock(Shift::FirstPass) => format!("{}出现两次（时钟拨慢），只在第一次触发", clock(reading)),
         Note::Clock(Shift::SecondPass) => format!("{}第二次出现（时钟已拨慢）", clock(reading)),
-        Note::Clock(Shift::AfterGap { from }) => format!("{}起的空档不存在（时钟拨快）", clock(*from)),
+        Note::Clock(Shift::AfterGap { from }) => {
+            format!("{}不存在（时钟拨快），不触发", missing(*from, reading))
+        }
         Note::Excluded { calendar, first, count } => {
             let first = first.datetime().format("%Y-%m-%d %H:%M");
             format!("日历{calendar}排除了从{first}起的{count}次触发")
         }
     }
+}
+
+/// A reading that does not exist, with its date when that does not exist either.
+fn missing(from: Civil, reading: Civil) -> String {
+    let format = if from.date() == reading.date() { "%H:%M" } else { "%Y-%m-%d %H:%M" };
+    from.datetime().format(format).to_string()
 }
 
 fn set(bits: Bits, name: impl Fn(u32) -> String) -> String {

@@ -1,27 +1,15 @@
-//! The grammar in Chinese.
-//!
-//! ```text
-//! text     = steps | weekly | monthly | cycle
-//! steps    = [days] [TIME "至" TIME "之间"] "每" [N] ("秒" | "分钟" | "小时") ["第" M "分"]
-//! weekly   = days TIMES
-//! monthly  = ("每月" | "每年" MONTHS) monthday TIMES
-//! cycle    = "每" N ("天" | "周的" 周… | "个月的" monthday) TIMES ["，从" DATE "起"]
-//! days     = "每天" | "每个工作日" | "每个周末" | "每周" WEEKDAYS
-//! monthday = N "日" | "最后一天" | ("第一个" | "最后一个") "工作日" | ("第一个" … "第五个" | "最后一个") 周…
-//! ```
-//!
-//! White space counts for nothing; lists are joined by `、`.
+//! Reading Chinese.
 
 use chrono::NaiveDate;
 
-use super::{CycleUnit, Form, MonthDay, Problem, Step, Stop, Time, WEEKEND, WORKDAYS, is_every_day, monday_first};
-use crate::domain::schedule::cron::{ALL_MONTHS, ALL_WEEKDAYS, Bits, numbers};
-
-const WEEKDAYS: [&str; 7] = ["日", "一", "二", "三", "四", "五", "六"];
-const COUNTS: [&str; 10] = ["一", "二", "三", "四", "五", "六", "七", "八", "九", "十"];
+use super::{COUNTS, WEEKDAYS};
+use crate::domain::schedule::{
+    cron::{ALL_MONTHS, ALL_WEEKDAYS, Bits},
+    text::{CycleUnit, Form, MonthDay, Problem, Step, Stop, Time, WEEKEND, WORKDAYS},
+};
 
 /// Reads a text.
-pub(super) fn read(text: &str) -> Result<Form, Stop> {
+pub(in crate::domain::schedule::text) fn read(text: &str) -> Result<Form, Stop> {
     let mut reader = Reader::new(text);
     let form = reader.text()?;
     if reader.rest().is_empty() { Ok(form) } else { Err(reader.stop()) }
@@ -312,79 +300,4 @@ impl Reader {
     fn stop(&self) -> Stop {
         Stop { at: self.places[self.at], problem: None }
     }
-}
-
-/// Says a rule.
-pub(super) fn say(form: &Form) -> String {
-    match form {
-        Form::Steps { step, window, days } => {
-            let step = match *step {
-                Step::Seconds(n) => format!("每{}秒", several(n)),
-                Step::Minutes(n) => format!("每{}分钟", several(n)),
-                Step::Hours(n, 0) => format!("每{}小时", several(n)),
-                Step::Hours(n, minute) => format!("每{}小时第{minute}分", several(n)),
-            };
-            match window {
-                Some((from, to)) => format!("{}{from}至{to}之间{step}", days_of(*days)),
-                None if is_every_day(*days) => step,
-                None => format!("{}{step}", days_of(*days)),
-            }
-        }
-        Form::Weekly { days, times } => format!("{} {}", days_of(*days), times_list(times)),
-        Form::Monthly { day, months, times } => {
-            let months = match *months {
-                ALL_MONTHS => "每月".to_owned(),
-                months => format!("每年{}", join(numbers(months).map(|n| format!("{n}月")))),
-            };
-            format!("{months}{} {}", month_day(*day), times_list(times))
-        }
-        Form::Cycle { every, unit, times, starting } => {
-            let mut text = match unit {
-                CycleUnit::Days => format!("每{every}天"),
-                CycleUnit::Weeks(days) => format!("每{every}周的{}", weekday_list(*days)),
-                CycleUnit::Months(day) => format!("每{every}个月的{}", month_day(*day)),
-            };
-            text += &format!(" {}", times_list(times));
-            if let Some(date) = starting {
-                text += &format!("，从{date}起");
-            }
-            text
-        }
-    }
-}
-
-fn several(n: u32) -> String {
-    if n == 1 { String::new() } else { n.to_string() }
-}
-
-fn days_of(days: Bits) -> String {
-    match days {
-        ALL_WEEKDAYS => "每天".to_owned(),
-        WORKDAYS => "每个工作日".to_owned(),
-        WEEKEND => "每个周末".to_owned(),
-        days => format!("每{}", weekday_list(days)),
-    }
-}
-
-fn month_day(day: MonthDay) -> String {
-    match day {
-        MonthDay::Day(n) => format!("{n}日"),
-        MonthDay::Last => "最后一天".to_owned(),
-        MonthDay::FirstWorkday => "第一个工作日".to_owned(),
-        MonthDay::LastWorkday => "最后一个工作日".to_owned(),
-        MonthDay::Nth(weekday, n) => format!("第{}个周{}", COUNTS[n as usize - 1], WEEKDAYS[weekday as usize]),
-        MonthDay::LastOf(weekday) => format!("最后一个周{}", WEEKDAYS[weekday as usize]),
-    }
-}
-
-fn weekday_list(days: Bits) -> String {
-    join(monday_first(days).into_iter().map(|n| format!("周{}", WEEKDAYS[n as usize])))
-}
-
-fn times_list(times: &[Time]) -> String {
-    join(times.iter().map(Time::to_string))
-}
-
-fn join(items: impl Iterator<Item = String>) -> String {
-    items.collect::<Vec<_>>().join("、")
 }

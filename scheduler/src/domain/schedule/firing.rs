@@ -152,6 +152,23 @@ impl Schedule {
         count + self.rule.count(after, until)
     }
 
+    /// The fire to wait for after an edit, after being enabled again, or when the clock of a wall schedule has jumped:
+    /// nothing fires twice because of it, and the time in between is not made up for.
+    pub fn resume(&self, now: Timestamp, last_fire: Option<Timestamp>) -> Result<Next, NotForward> {
+        self.next(last_fire.map_or(now, |fire| fire.max(now)))
+    }
+
+    /// When to wake for a fire. An interval never waits longer than the fire lies after the one before it, whatever its
+    /// nominal time is: when the clock is set back an hour, a fire every five seconds does not stop for that hour.
+    pub fn due_at(&self, fire: Timestamp, now: Timestamp) -> Timestamp {
+        let due = self.due(fire);
+        let before = match self.rule {
+            Rule::Rate { .. } => self.last(Timestamp(fire.0 - 1)),
+            _ => None,
+        };
+        before.map_or(due, |before| due.min(now + fire.since(before) + self.jitter_of(fire)))
+    }
+
     /// When a fire is due: its time and the jitter that belongs to it, always the same.
     pub fn due(&self, fire: Timestamp) -> Timestamp {
         fire + self.jitter_of(fire)
@@ -184,7 +201,7 @@ impl Schedule {
         let chance = digest.iter().take(8).fold(0_u64, |n, byte| n << 8 | u64::from(*byte));
         // Scaled rather than taken modulo, so that every delay is as likely as any other.
         let spread = u128::from(micros(self.jitter) as u64);
-        Duration::from_micros((u128::from(chance) * spread >> 64) as u64)
+        Duration::from_micros(((u128::from(chance) * spread) >> 64) as u64)
     }
 
     /// Which kind of nothing.
