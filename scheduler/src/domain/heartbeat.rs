@@ -112,6 +112,8 @@ impl TaskResult {
             EndReason::Exit => match self.exit_code {
                 Some(0) => return String::new(),
                 Some(code) => format!("exit code {code}"),
+                // Its runner refused what it left behind, and says why.
+                None if !self.message.is_empty() => return self.message.clone(),
                 None => "ended without an exit code".to_owned(),
             },
             EndReason::Signal => match self.signal {

@@ -76,7 +76,7 @@ pub fn explain_job(facts: &JobFacts<'_>) -> Explanation {
         Some(deadline) => {
             check("timeout", Standing::Passed, format!("runs out of time in {}", spell(deadline.since(facts.now))))
         }
-        None => check("timeout", Standing::NotReached, "none runs".to_owned()),
+        None => check("timeout", Standing::NotReached, "none".to_owned()),
     });
 
     let span = facts.since.map_or_else(String::new, |since| format!(" for {}", spell(facts.now.since(since))));
