@@ -1,5 +1,8 @@
 //! The engine with a runner played by the test, on each database.
 
+mod explain;
+mod graphs;
+
 use std::{collections::BTreeMap, time::Duration};
 
 use tokio::sync::mpsc;

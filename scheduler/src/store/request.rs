@@ -6,7 +6,7 @@ use super::{Error, Tx, row::Row as _, sql};
 use crate::domain::time::{Timestamp, micros};
 
 /// How long an answer is kept.
-pub const KEPT_FOR: Duration = Duration::from_secs(24 * 60 * 60);
+pub const KEPT_FOR: Duration = Duration::from_hours(24);
 
 /// How a request stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
