@@ -29,6 +29,7 @@ pub(crate) struct Figure {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) ratio: Option<f64>,
     /// What was promised, in words.
+    #[serde(skip_serializing_if = "str::is_empty")]
     pub(crate) reach: &'static str,
     /// Whether that is kept; none where nothing was promised, or where too little ran to tell.
     #[serde(skip_serializing_if = "Option::is_none")]
