@@ -116,11 +116,7 @@ async fn claim_one(tx: &Tx, order: &Order) -> Result<Claim, store::Error> {
 }
 
 /// Locks the job configs that orders are about, in one order everywhere.
-pub(super) async fn lock_configs(
-    tx: &Tx,
-    orders: &[Order],
-    claims: &[Option<Claim>],
-) -> Result<Configs, store::Error> {
+pub(super) async fn lock_configs(tx: &Tx, orders: &[Order], claims: &[Option<Claim>]) -> Result<Configs, store::Error> {
     let mut names: BTreeSet<(String, String)> = BTreeSet::new();
     for (order, claim) in orders.iter().zip(claims) {
         // A twin has to be carried out itself when the one before it fails.
