@@ -431,7 +431,7 @@ mod tests {
 
     #[test]
     fn the_second_host_with_an_id_waits_until_the_first_is_lost() {
-        let lost_after = Duration::from_secs(60);
+        let lost_after = Duration::from_mins(1);
         let known = Known {
             install_id: "a".into(),
             boot_id: "1".into(),

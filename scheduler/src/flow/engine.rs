@@ -528,13 +528,12 @@ impl Loop {
             let _ = caller.reply.send(Err(Refusal::Unavailable));
         }
         for fact in &input.facts {
-            match &fact.news {
+            if matches!(fact.news, News::Result(_)) {
                 // Told anew without what the runner said, which is what the database may have refused.
-                News::Result(_) => self.facts.push_front(Fact {
-                    news: News::Ended(Ending::Failure, format!("result refused: {error}")),
-                    ..fact.clone()
-                }),
-                _ => error!(task.id = %fact.task.task, "a report could not be recorded and was dropped"),
+                let news = News::Ended(Ending::Failure, format!("result refused: {error}"));
+                self.facts.push_front(Fact { news, ..fact.clone() });
+            } else {
+                error!(task.id = %fact.task.task, "a report could not be recorded and was dropped");
             }
         }
         self.back_off(now);
