@@ -26,7 +26,7 @@ use super::{
     plan::Plans,
     pulse::{Pulse, Seen},
     request::{self, Applied, Apply, Delete, Run, Terminate},
-    sessions::{self, Given, Opening, Session, Sessions, ToEnd},
+    sessions::{self, Given, Opening, Session, Sessions, ToEnd, Told},
     turn::{self, Context, Input, Output},
 };
 use crate::{
@@ -52,6 +52,9 @@ const FACTS_MAX: usize = 2_000;
 const ORDER_PATIENCE: Duration = Duration::from_secs(5);
 /// How often the engine looks at the database unasked: it only repairs what a lost signal left undone.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+/// How long the report that a task runs may wait for something else to make a turn with. Nobody waits for it, and of a
+/// task that is over within this time it costs no commit of its own, nor does its result wait for one.
+const STARTED_PATIENCE: Duration = Duration::from_millis(10);
 /// The wait before a failed turn is tried again, doubled with each failure.
 const RETRY_BASE: Duration = Duration::from_millis(20);
 /// Its cap.
@@ -250,8 +253,10 @@ struct Loop {
     leaving: Vec<Leaving>,
     draining: Vec<(String, Uuid, bool)>,
 
-    /// Something may be there to be picked or expanded.
+    /// Something is there for a turn to do.
     due: bool,
+    /// Until when the reports that tasks run may wait for that.
+    started_until: Option<Instant>,
     look_at: Instant,
     sweep_at: Instant,
     retry_wait: Duration,
@@ -283,6 +288,7 @@ impl Loop {
             leaving: Vec::new(),
             draining: Vec::new(),
             due: true,
+            started_until: None,
             look_at: now,
             sweep_at: now + timing.sweep_interval,
             retry_wait: RETRY_BASE,
@@ -374,7 +380,11 @@ impl Loop {
             Some(drain) => self.draining.push((session.runner.clone(), id, drain == Drain::Draining)),
             None => {}
         }
-        self.due |= !told.is_empty() || frame.ack == 1 || frame.drain.is_some();
+        let started = |told: &Told| matches!(told.news, News::Started);
+        if told.iter().any(started) {
+            self.started_until.get_or_insert(now + STARTED_PATIENCE);
+        }
+        self.due |= !told.iter().all(started) || frame.ack == 1 || frame.drain.is_some();
         self.facts.extend(told.into_iter().map(|told| Fact {
             source: Some((id, told.slot)),
             task: told.task,
@@ -392,9 +402,12 @@ impl Loop {
         }
         if self.wake_at.is_some_and(|at| at <= now) {
             self.wake_at = None;
+            self.look_at = now;
+        }
+        if self.started_until.is_some_and(|until| until <= now) {
             self.due = true;
         }
-        let waiting = !self.orders.is_empty() || !self.callers.is_empty() || !self.facts.is_empty();
+        let waiting = !self.orders.is_empty() || !self.callers.is_empty();
         waiting || self.due || self.look_at <= now || !self.leaving.is_empty() || !self.draining.is_empty()
     }
 
@@ -403,7 +416,7 @@ impl Loop {
             return LOOK_INTERVAL;
         }
         let mut until = self.look_at;
-        if let Some(at) = self.wake_at {
+        for at in [self.wake_at, self.started_until].into_iter().flatten() {
             until = until.min(at);
         }
         if let Some(at) = self.retry_at {
@@ -446,10 +459,12 @@ impl Loop {
             leaving: std::mem::take(&mut self.leaving),
             draining: std::mem::take(&mut self.draining),
             idle,
-            owed: look.then(|| self.sessions.ids()),
+            look: look.then(|| self.sessions.ids()),
             sweep,
         });
-        self.due = false;
+        // What one turn has no room for is a reason for the next.
+        self.due = !self.facts.is_empty();
+        self.started_until = None;
         let mut context = self.context.take().expect("no turn is under way");
         let offered = input.idle.iter().map(|idle| idle.session).collect();
         let given = input.clone();
@@ -491,6 +506,9 @@ impl Loop {
     ) {
         let things = input.orders.len() + input.hellos.len() + input.facts.len();
         self.due = true;
+        if input.look.is_some() {
+            self.look_at = now;
+        }
         self.leaving.extend(input.leaving.iter().cloned());
         self.draining.extend(input.draining.iter().cloned());
         if error.is_contended() {
@@ -639,6 +657,7 @@ impl Loop {
                 self.drain_runner(&runner, drained, "", now);
             }
         }
+        self.due |= !output.unrenderable.is_empty();
         self.facts.extend(output.unrenderable.into_iter().map(|(task, job_id, reason)| Fact {
             source: None,
             task,
@@ -646,9 +665,12 @@ impl Loop {
             news: News::Unrenderable(reason),
         }));
         if let Some(at) = output.next_wake {
-            self.wake_at = Some(now + at.since(output.now));
+            let at = now + at.since(output.now);
+            self.wake_at = Some(self.wake_at.map_or(at, |known| known.min(at)));
         }
-        self.due |= output.more;
+        if output.more {
+            self.look_at = now;
+        }
         self.engine.changes.publish(output.changed);
     }
 

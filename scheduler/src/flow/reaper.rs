@@ -28,8 +28,9 @@ pub(super) async fn silent(tx: &Tx, timing: &Timing) -> Result<Vec<String>, stor
     store::runner::silent(tx, Timestamp(now.0 - micros(timing.lost_after)), now, RUNNERS_MAX).await
 }
 
-/// Jobs whose time is over.
-pub(super) async fn late_jobs(tx: &Tx, now: Timestamp) -> Result<Vec<Uuid>, store::Error> {
+/// Jobs whose time seems to be over; whether it is, is decided under their lock.
+pub(super) async fn late_jobs(tx: &Tx) -> Result<Vec<Uuid>, store::Error> {
+    let now = store::scheduler::now(tx).await?;
     store::job::past_deadline(tx, now, JOBS_MAX).await
 }
 
