@@ -1,6 +1,6 @@
 //! What was asked for through the API: definitions are stored, jobs are born, terminated, and runners drained.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 
 use uuid::Uuid;
 
@@ -53,6 +53,14 @@ impl Order {
         }
     }
 
+    /// The runner it is about.
+    pub(super) fn runner(&self) -> Option<&str> {
+        match self {
+            Self::DrainRunner { runner, .. } => Some(runner),
+            _ => None,
+        }
+    }
+
     /// Whether other schedulers have to hear of it to carry it out.
     pub(super) fn is_drain(&self) -> bool {
         matches!(self, Self::DrainRunner { .. } | Self::DrainScheduler { .. })
@@ -90,22 +98,23 @@ impl Order {
     }
 }
 
-/// Claims the request ids of orders, first of all: a twin that is under way elsewhere is waited for.
+/// Claims the request ids of orders, first of all: a twin that is under way elsewhere is waited for. They are claimed in
+/// one order everywhere, so that two schedulers with the same twins do not wait for each other.
 pub(super) async fn claim(tx: &Tx, orders: &[Order]) -> Result<Vec<Claim>, store::Error> {
-    let mut claims = Vec::with_capacity(orders.len());
-    let mut seen = BTreeSet::new();
-    for order in orders {
+    let mut claims = vec![Claim::New; orders.len()];
+    let mut named = BTreeMap::new();
+    for (at, order) in orders.iter().enumerate() {
         let Some((method, caller)) = order.caller().filter(|(_, caller)| !caller.request_id.is_empty()) else {
-            claims.push(Claim::New);
             continue;
         };
-        if !seen.insert((method, &caller.principal, &caller.request_id)) {
-            claims.push(Claim::Twin);
-            continue;
+        match named.entry((&caller.principal, method, &caller.request_id)) {
+            Entry::Vacant(place) => drop(place.insert((at, &caller.body_hash))),
+            Entry::Occupied(_) => claims[at] = Claim::Twin,
         }
+    }
+    for ((principal, method, request_id), (at, body_hash)) in named {
         let now = store::scheduler::now(tx).await?;
-        let Caller { principal, request_id, body_hash } = caller;
-        claims.push(store::request::claim(tx, principal, method, request_id, body_hash, now).await?);
+        claims[at] = store::request::claim(tx, principal, method, request_id, body_hash, now).await?;
     }
     Ok(claims)
 }
