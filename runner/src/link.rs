@@ -253,9 +253,8 @@ impl Link {
                         if let Some(farewell) = farewell {
                             self.dismissed(&farewell);
                         }
-                        if self.events.send(Event::Received { conn, received }).await.is_err() {
-                            return Over::Goodbye;
-                        }
+                        // When nobody listens any more, the last frame and the goodbye are already on their way here.
+                        let _ = self.events.send(Event::Received { conn, received }).await;
                     }
                     Ok(None) => return Over::Lost("it closed the stream".to_owned()),
                     Err(status) => return Over::Lost(describe(&status)),
@@ -336,12 +335,14 @@ async fn next(incoming: &mut Option<Streaming<v1::Command>>) -> Result<Option<v1
     }
 }
 
-/// Whether the log has said that no scheduler is to be had: once an outage, then once a minute.
+/// What the log has said of having no scheduler: once an outage, then once a minute.
 #[derive(Debug, Default)]
 struct Outage {
     since: Option<Instant>,
     said: Option<Instant>,
     tries: u64,
+    /// There was one, and the log has not said that it is gone.
+    connected: bool,
 }
 
 impl Outage {
@@ -355,18 +356,23 @@ impl Outage {
         }
         self.said = Some(now);
         let for_seconds = (now - since).as_secs();
+        let tries = self.tries;
+        if self.connected {
+            self.connected = false;
+            warn!(address, reason, "the line to the scheduler broke; dialling again, and tasks go on");
+            return;
+        }
         warn!(
             address,
             reason,
-            tries = self.tries,
+            tries,
             for_seconds,
-            "no scheduler to be had; tasks go on, and so does the dialling. Start one with `baton dev` or check \
-             --scheduler"
+            "no scheduler to be had; dialling on, and tasks go on. Start one with `baton dev` or check --scheduler"
         );
     }
 
     fn over(&mut self) {
-        *self = Self::default();
+        *self = Self { connected: true, ..Self::default() };
     }
 }
 

@@ -566,7 +566,7 @@ impl Machine {
                     task: held.task,
                     grace,
                     self_stop_after: held.self_stop_after,
-                    self_stopped: false,
+                    self_stopped: held.stopping == Some(EndReason::SelfStop),
                     owed: held.owed,
                 });
             } else {

@@ -3,7 +3,8 @@
 //! A task's processes are known by their group (the pid of its main process) and by a random `BATON_TASK_KEY` in
 //! their environment. The runner and its watchdog are sub-reapers, so whatever loses its parent becomes a child of
 //! theirs and cannot get away. A process that leaves the group *and* drops the key from its environment is outside
-//! the promise.
+//! the promise while its runner lives. (When the runner dies, even that is ended: the watchdog ends all its children.)
+//! Cgroups would close this gap where they are writable; they are left out for now.
 
 use std::{collections::HashSet, fs, io, time::Duration};
 

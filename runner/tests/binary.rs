@@ -120,7 +120,7 @@ async fn a_frozen_runner_does_not_keep_its_task_past_self_stop_and_says_so_when_
     let task = new_task();
     // A task that would pass for a success is none when it was stopped.
     let spec =
-        RunSpec { self_stop_after: span(Duration::from_secs(1)), ..shell("trap 'exit 0' TERM; sleep 1000 & wait") };
+        RunSpec { self_stop_after: span(Duration::from_secs(3)), ..shell("trap 'exit 0' TERM; sleep 1000 & wait") };
     session.run_new(0, &task, spec);
     let pid = session.pid(&task).await;
     let runner = program.runner();

@@ -9,7 +9,7 @@ use baton::v1::{
     Verdict, VerdictKind, Welcome,
 };
 use baton_runner::{Config, Outcome, Runner, task::Target};
-use support::{Answers, BEAT, Fake, Inside, new_task, shell, span, welcome, within};
+use support::{Answers, Fake, Inside, new_task, shell, span, welcome, within};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_hello_says_who_it_is_and_a_redial_raises_conn_alone() {
@@ -105,14 +105,19 @@ async fn a_deaf_scheduler_is_left_for_another_and_the_task_goes_on() {
     let (mut deaf, mut other) = (Fake::start().await, Fake::start().await);
     let _runner = Inside::start(&[&deaf.address, &other.address], 1);
     let mut session = deaf.session().await;
-    session.welcome(Welcome { answer_timeout: span(BEAT * 5), ..welcome() });
+    // Slow enough that a busy machine is not taken for a deaf one.
+    let (beat, answer) = (span(Duration::from_secs(2)), span(Duration::from_secs(1)));
+    session.welcome(Welcome { heartbeat_interval: beat, answer_timeout: answer, ..welcome() });
     let task = new_task();
     session.run_new(0, &task, shell("sleep 1000"));
     let pid = session.pid(&task).await;
     session.answer(Answers::None);
-    let moved = other.session().await;
+    let mut moved = other.session().await;
     assert_eq!(moved.hello.inventory[0].pid, pid);
     assert!(support::alive(pid));
+    moved.welcome(welcome());
+    moved.reset(&task, None);
+    moved.result(&task).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -187,7 +192,7 @@ async fn a_runner_cut_off_for_too_long_ends_the_task_and_says_so() {
     let _runner = Inside::start(&[&fake.address], 1);
     let mut session = fake.welcomed().await;
     let task = new_task();
-    let spec = RunSpec { self_stop_after: span(Duration::from_millis(500)), ..shell("sleep 1000") };
+    let spec = RunSpec { self_stop_after: span(Duration::from_secs(2)), ..shell("sleep 1000") };
     session.run_new(0, &task, spec);
     session.pid(&task).await;
     session.answer(Answers::Unacked);

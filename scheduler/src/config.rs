@@ -3,7 +3,7 @@
 //! Everything that can be set stands in one table, from which flags, variables, keys of the file and the text of
 //! `--print-config` are drawn. All that is wrong is told at once.
 
-use std::{collections::BTreeMap, fmt, fs, net::SocketAddr, path::PathBuf, time::Duration};
+use std::{collections::BTreeMap, fmt, fmt::Write as _, fs, net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::{Arg, ArgAction, ArgMatches, Command, parser::ValueSource};
 
@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// The longest that a stopping scheduler may ask its runners to hold on.
-const HOLD_FOR_MAX: Duration = Duration::from_secs(24 * 3600);
+const HOLD_FOR_MAX: Duration = Duration::from_hours(24);
 
 /// How a scheduler is to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -100,7 +100,7 @@ pub enum Asked {
     /// To run.
     Run {
         /// The settings.
-        config: Config,
+        config: Box<Config>,
         /// What is logged.
         log: String,
     },
@@ -180,7 +180,7 @@ pub fn read(matches: &ArgMatches) -> Result<Asked, Problems> {
     if matches.get_flag("print_config") {
         return Ok(Asked::Print(values.print()));
     }
-    Ok(Asked::Run { config, log })
+    Ok(Asked::Run { config: Box::new(config), log })
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -327,7 +327,7 @@ impl Values {
                 (false, "true" | "false") => format!("{name} = {value}"),
                 (false, _) => format!("{name} = {}", toml::Value::from(value)),
             };
-            text.push_str(&format!("{line:<50} # {}\n", origin.words()));
+            let _never_fails = writeln!(text, "{line:<50} # {}", origin.words());
         }
         text
     }
@@ -363,7 +363,7 @@ mod tests {
 
     fn config(arguments: &[&str]) -> Config {
         match asked(arguments).unwrap() {
-            Asked::Run { config, .. } => config,
+            Asked::Run { config, .. } => *config,
             Asked::Print(text) => panic!("{text}"),
         }
     }
@@ -383,7 +383,7 @@ mod tests {
     #[test]
     fn every_time_follows_the_beat_unless_it_is_set() {
         let timing = config(&["--heartbeat-interval", "20s", "--answer-timeout", "3s"]).timing;
-        assert_eq!(timing.lost_after, Duration::from_secs(120));
+        assert_eq!(timing.lost_after, Duration::from_mins(2));
         assert_eq!(timing.answer_timeout, Duration::from_secs(3));
         assert_eq!(timing.accept_timeout, Duration::from_secs(20));
     }

@@ -26,7 +26,7 @@ fn main() -> ExitCode {
             print!("{text}");
             ExitCode::SUCCESS
         }
-        Ok(Asked::Run { config, log }) => run(config, &log),
+        Ok(Asked::Run { config, log }) => run(*config, &log),
         Err(problems) => {
             eprintln!("baton-scheduler: the settings are wrong");
             for line in problems.to_string().lines() {

@@ -10,12 +10,15 @@ use super::{
     fold::fold,
     picture::{Picture, is_terminal},
 };
-use crate::output::{
-    glyphs,
-    text::{Line, Span, Tone},
-    time,
+use crate::{
+    follow,
+    output::{
+        glyphs,
+        text::{Line, Span, Tone},
+        time,
+    },
+    selector::short_id,
 };
-use crate::selector::short_id;
 
 /// Narrower than this, words for states are left out: glyphs and times stay.
 const WORDS_FROM_WIDTH: usize = 60;
@@ -53,10 +56,14 @@ pub fn draw(picture: &Picture, size: Size, now: DateTime<Utc>, trouble: Option<&
     if folded.waiting > 0 {
         lines.push(Line::new().with(format!("  … {} more to come", folded.waiting), Tone::Dim));
     }
-    lines.push(match trouble {
-        Some(cause) => Line::new().with(format!("! connection lost ({cause}); dialling again"), Tone::Warn),
-        None => whole(picture, now),
-    });
+    match trouble {
+        Some(cause) => {
+            lines.push(Line::new().with(format!("! connection lost ({cause}); dialling again"), Tone::Warn));
+        }
+        // How an ended job ended is said below the picture, and stays.
+        None if follow::is_terminal(picture.job.state()) => {}
+        None => lines.push(whole(picture, now)),
+    }
     lines.into_iter().map(|line| line.cut(size.width)).collect()
 }
 

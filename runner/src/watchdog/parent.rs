@@ -73,7 +73,9 @@ pub(super) fn watch(restart: Restart) -> io::Result<i32> {
 
 fn start() -> io::Result<(Child, UnixStream)> {
     let (ours, theirs) = UnixStream::pair()?;
-    let mut command = Command::new(std::env::current_exe()?);
+    // After an upgrade the file may be gone or another; then the program that runs is started again as it is.
+    let program = std::env::current_exe().ok().filter(|path| path.exists());
+    let mut command = Command::new(program.unwrap_or_else(|| "/proc/self/exe".into()));
     let mut arguments = std::env::args_os();
     if let Some(name) = arguments.next() {
         command.arg0(name);

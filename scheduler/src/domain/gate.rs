@@ -7,7 +7,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::definition::{OnFailure, TriggerRule};
+use super::{
+    definition::{OnFailure, TriggerRule},
+    task::TaskState,
+};
 
 /// Why a task was skipped, as its children see it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -45,6 +48,20 @@ pub enum End {
     Terminated,
     /// It never ran.
     Skipped(SkipCause),
+}
+
+impl End {
+    /// How a task in this state ended, if it has. One that was skipped without a cause passes a failure on: that is the
+    /// safer reading.
+    pub fn of(state: TaskState, skip_cause: Option<SkipCause>) -> Option<Self> {
+        Some(match state {
+            TaskState::Finished => Self::Finished,
+            TaskState::Failed => Self::Failed,
+            TaskState::Terminated => Self::Terminated,
+            TaskState::Skipped => Self::Skipped(skip_cause.unwrap_or(SkipCause::UpstreamFailed)),
+            _ => return None,
+        })
+    }
 }
 
 /// How a parent's end counts for the gates of its children.

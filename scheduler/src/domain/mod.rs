@@ -3,6 +3,7 @@
 
 pub mod command;
 pub mod definition;
+pub mod explain;
 pub mod gate;
 #[cfg(test)]
 mod gate_properties;

@@ -45,7 +45,7 @@ mod tests {
 
     #[test]
     fn a_scheduler_that_is_silent_is_offline_whatever_it_said() {
-        let lost_after = Duration::from_secs(60);
+        let lost_after = Duration::from_mins(1);
         let seen = |state: SchedulerState, now: i64| state.seen(Timestamp(0), Timestamp(now * 1_000_000), lost_after);
         assert_eq!(seen(SchedulerState::Drained, 60), SchedulerState::Drained);
         assert_eq!(seen(SchedulerState::Working, 61), SchedulerState::Offline);

@@ -49,7 +49,7 @@ impl Timing {
             backoff_base: beat / 10,
             backoff_max: beat * 8 / 10,
             grace,
-            hold_for: Duration::from_secs(600),
+            hold_for: Duration::from_mins(10),
         }
     }
 
@@ -70,19 +70,19 @@ impl Timing {
             return Err(Unfit::Beat);
         }
         let sum = self.heartbeat_interval * 2 + self.backoff_max * 2 + self.grace + self.margin;
-        if sum > self.lost_after { Err(Unfit::Sum { timing: *self, sum }) } else { Ok(()) }
+        if sum > self.lost_after { Err(Unfit::Sum { timing: Box::new(*self), sum }) } else { Ok(()) }
     }
 }
 
 /// Why times do not fit together.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Unfit {
     /// The beat is too short.
     Beat,
     /// They add up to more than `lost_after`.
     Sum {
         /// The times.
-        timing: Timing,
+        timing: Box<Timing>,
         /// What they add up to.
         sum: Duration,
     },
@@ -116,7 +116,7 @@ mod tests {
         assert_eq!(timing.check(), Ok(()));
         assert_eq!(timing.self_stop_after(), Duration::from_secs(45));
         assert_eq!(timing.backoff_max, Duration::from_secs(8));
-        assert_eq!(timing.lost_after, Duration::from_secs(60));
+        assert_eq!(timing.lost_after, Duration::from_mins(1));
     }
 
     #[test]

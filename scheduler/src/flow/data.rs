@@ -147,8 +147,7 @@ impl Data {
         let mut tasks = BTreeMap::new();
         for &node in named {
             let Some((state, output)) = self.tasks.get(&(job.id, node)) else { continue };
-            let output = serde_json::from_str(output).unwrap_or(Value::Null);
-            tasks.insert(plan.task(node).name.clone(), TaskView { state: state.word().to_owned(), output });
+            tasks.insert(plan.task(node).name.clone(), view(*state, output));
         }
         let shard = task.and_then(|task| {
             let has_items =
@@ -185,6 +184,11 @@ fn filled(config: &TaskConfig, renderer: &Renderer) -> Result<(Target, BTreeMap<
         .map(|(key, text)| Ok((key.clone(), renderer.render(&format!("env.{key}"), text)?)))
         .collect::<Result<_, String>>()?;
     Ok((target, env))
+}
+
+/// What conditions and templates see of a task.
+pub(super) fn view(state: TaskState, output: &str) -> TaskView {
+    TaskView { state: state.word().to_owned(), output: serde_json::from_str(output).unwrap_or(Value::Null) }
 }
 
 /// The time that a job is about, in UTC.

@@ -223,13 +223,7 @@ fn closed_by(work: &Work, job: Uuid, child: u32, by: Outcome) -> Option<u32> {
 
 /// How a task ended, if it has.
 fn end_of(task: &TaskRow) -> Option<End> {
-    Some(match task.state {
-        TaskState::Finished => End::Finished,
-        TaskState::Failed => End::Failed,
-        TaskState::Terminated => End::Terminated,
-        TaskState::Skipped => End::Skipped(task.skip_cause.unwrap_or(SkipCause::UpstreamFailed)),
-        _ => return None,
-    })
+    End::of(task.state, task.skip_cause)
 }
 
 /// Opens gates: what a task asks for itself is decided now.

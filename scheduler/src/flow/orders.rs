@@ -12,6 +12,7 @@ use super::{
 };
 use crate::{
     domain::{
+        definition::diff,
         graph::Graph,
         job::{self, JobState},
         params,
@@ -239,7 +240,7 @@ async fn apply(
         }
         let config = configs.get_mut(&key).expect("the config was locked or made");
         let before = store::config::definition(tx, config.id, config.version).await?;
-        if before.as_ref() == Some(definition) {
+        if before.as_ref().is_some_and(|before| diff(before, definition).is_empty()) {
             change = Change::Unchanged;
         } else {
             config.version += 1;

@@ -11,6 +11,7 @@ use super::status::Violation;
 use crate::{
     domain::{
         definition::{JobConfig, OnFailure, Retry, Shards, Split, Target, TaskConfig, TaskDefaults, TriggerRule},
+        explain::{Check, Explanation, Standing},
         gate::SkipCause,
         job::JobState,
         runner::RunnerState,
@@ -184,6 +185,31 @@ pub(crate) fn task(task: read::Task) -> v1::Task {
         attempts: Vec::new(),
         stdout_bytes: task.stdout_bytes,
         stderr_bytes: task.stderr_bytes,
+    }
+}
+
+/// An explanation with what it is about.
+pub(crate) fn explanation(
+    explanation: Explanation,
+    of: read::Job,
+    about: Option<read::Task>,
+    config: Option<&TaskConfig>,
+) -> v1::ExplainResponse {
+    let check = |check: Check| {
+        let state = match check.standing {
+            Standing::Passed => v1::CheckState::Passed,
+            Standing::Holds => v1::CheckState::Holds,
+            Standing::NotReached => v1::CheckState::NotApplicable,
+        };
+        v1::Check { name: check.name.to_owned(), state: state.into(), detail: check.detail }
+    };
+    v1::ExplainResponse {
+        task: about.map(task),
+        job: Some(job(of)),
+        summary: explanation.summary,
+        checks: explanation.checks.into_iter().map(check).collect(),
+        fixes: explanation.fixes,
+        config: config.map(task_config),
     }
 }
 
@@ -432,8 +458,8 @@ impl Reader {
         Some(Retry { max_attempts: retry.max_attempts, delay })
     }
 
-    fn duration(&mut self, field: String, span: Option<prost_types::Duration>) -> Option<Duration> {
-        read_duration(&field, span).unwrap_or_else(|violation| {
+    fn duration(&mut self, field: impl AsRef<str>, span: Option<prost_types::Duration>) -> Option<Duration> {
+        read_duration(field.as_ref(), span).unwrap_or_else(|violation| {
             self.violations.push(violation);
             None
         })
@@ -489,7 +515,7 @@ mod tests {
                 max_parallel: 2,
                 min_success_percent: 50,
             }),
-            timeout: Some(Duration::from_secs(60)),
+            timeout: Some(Duration::from_mins(1)),
             match_labels: labels.clone(),
             retry: retry.clone(),
             trigger_rule: None,
@@ -503,7 +529,7 @@ mod tests {
             name: "etl".to_owned(),
             labels: labels.clone(),
             params: labels.clone(),
-            timeout: Some(Duration::from_secs(3600)),
+            timeout: Some(Duration::from_hours(1)),
             task_defaults: TaskDefaults {
                 timeout: Some(Duration::from_secs(5)),
                 retry,
@@ -527,7 +553,7 @@ mod tests {
         for split in [Split::Count(4), Split::OnePerRunner] {
             let shards = Some(Shards { split, max_parallel: 0, min_success_percent: 100 });
             let target = Target::Shell("true".to_owned());
-            let tasks = vec![TaskConfig { shards, target, ..TaskConfig::default() }];
+            let tasks = vec![TaskConfig { target, shards, ..TaskConfig::default() }];
             let config = JobConfig { tasks, ..JobConfig::default() };
             assert_eq!(read_job_config("config", job_config(&config)).unwrap(), config);
         }

@@ -16,7 +16,10 @@ use super::{
     status::{Error, Kind},
     watch,
 };
-use crate::store::read::{Job, JobFilter, Task, TaskFilter};
+use crate::{
+    flow,
+    store::read::{Job, JobFilter, Task, TaskFilter},
+};
 
 /// The service of this name in the protocol.
 #[derive(Debug)]
@@ -64,6 +67,22 @@ impl Jobs {
         let mut shown = convert::task(task);
         shown.attempts = attempts.into_iter().map(convert::attempt).collect();
         Ok(GetTaskResponse { task: Some(shown) })
+    }
+
+    async fn explain_one(&self, request: ExplainRequest) -> Result<ExplainResponse, Error> {
+        let job = self.0.job(&request.job_id).await?;
+        let definition = self.0.definition(&job).await?;
+        if request.name.is_empty() {
+            if request.shard_index.is_some() {
+                return Err(Error::invalid("shard_index", "says which shard of a task, so name must say which task"));
+            }
+            let explanation = flow::explain_job(&self.0.store, &job, &definition).await?;
+            return Ok(convert::explanation(explanation, job, None, None));
+        }
+        let task = self.0.task(&job, &request.name, request.shard_index).await?;
+        let config = definition.tasks.get(task.node as usize);
+        let explanation = flow::explain_task(&self.0.store, self.0.timing, &job, &definition, &task).await?;
+        Ok(convert::explanation(explanation, job, Some(task), config))
     }
 
     async fn list_all_tasks(&self, request: ListTasksRequest) -> Result<ListTasksResponse, Error> {
@@ -139,7 +158,7 @@ impl JobService for Jobs {
         Ok(Response::new(watch::start(&self.0, request.into_inner()).await?))
     }
 
-    async fn explain(&self, _: Request<ExplainRequest>) -> Result<Response<ExplainResponse>, Status> {
-        Err(Status::unimplemented("explain is not served yet"))
+    async fn explain(&self, request: Request<ExplainRequest>) -> Result<Response<ExplainResponse>, Status> {
+        Ok(Response::new(self.explain_one(request.into_inner()).await?))
     }
 }

@@ -4,6 +4,8 @@
 //! It carries a check over the listing it belongs to: used with other filters it is refused instead of giving a page of
 //! something else.
 
+use std::fmt::Write as _;
+
 use serde::{Serialize, de::DeserializeOwned};
 use sha2::{Digest as _, Sha256};
 
@@ -41,7 +43,10 @@ impl Listing {
         let key = serde_json::to_vec(key).expect("a key has a JSON form");
         let mut bytes = self.check(&key).to_vec();
         bytes.extend(key);
-        bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+        bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut token, byte| {
+            let _never_fails = write!(token, "{byte:02x}");
+            token
+        })
     }
 
     /// The key that a token leads past; `None` for the first page.

@@ -52,13 +52,19 @@ impl Api {
     }
 
     fn shown_runner(&self, runner: read::Runner, now: Timestamp) -> Runner {
+        let state = self.runner_state(&runner, now);
+        convert::runner(runner, state)
+    }
+
+    /// Whether a runner can be given work at this time.
+    pub(super) fn runner_state(&self, runner: &read::Runner, now: Timestamp) -> RunnerState {
         let signs = Signs {
             has_session: runner.has_session,
             draining: runner.drained || runner.draining,
             last_seen_at: runner.last_seen_at,
             hold_until: runner.hold_until,
         };
-        convert::runner(runner, RunnerState::of(signs, now, self.timing.silent_after()))
+        RunnerState::of(signs, now, self.timing.silent_after())
     }
 }
 

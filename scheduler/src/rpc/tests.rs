@@ -47,7 +47,7 @@ impl World {
         let asked = config::read(&config::command().try_get_matches_from(arguments).unwrap()).unwrap();
         let config::Asked::Run { config, .. } = asked else { panic!("it was asked to run") };
         assert_eq!(config.database, store::Settings { url });
-        let scheduler = Scheduler::start(config).await.unwrap();
+        let scheduler = Scheduler::start(*config).await.unwrap();
         let channel = Endpoint::from_shared(format!("http://{}", scheduler.local_addr())).unwrap().connect_lazy();
         let (stop, stopped) = oneshot::channel::<()>();
         let running = tokio::spawn(scheduler.run(async {
@@ -196,6 +196,13 @@ async fn a_job_is_found_by_the_end_of_its_id_and_carries_its_tasks() {
         assert_eq!(job.tasks[1].needs, ["extract"]);
         assert_eq!(job.tasks[0].state(), TaskState::Queued);
     }
+    let explain = |name: &str| ExplainRequest { job_id: id.clone(), name: name.to_owned(), shard_index: None };
+    let extract = world.jobs().explain(explain("extract")).await.unwrap().into_inner();
+    assert!(extract.summary.ends_with("needs any runner; no runner is connected"), "{}", extract.summary);
+    let load = world.jobs().explain(explain("load")).await.unwrap().into_inner();
+    assert!(load.summary.ends_with("waits for extract (QUEUED)"), "{}", load.summary);
+    let job = world.jobs().explain(explain("")).await.unwrap().into_inner();
+    assert_eq!(job.checks.len(), 2, "{job:?}");
     let labels = HashMap::from([("team".to_owned(), "data".to_owned())]);
     let list = |labels| ListJobsRequest { labels, ..ListJobsRequest::default() };
     assert_eq!(world.jobs().list_jobs(list(labels.clone())).await.unwrap().into_inner().jobs.len(), 1);

@@ -42,7 +42,7 @@ const IDLE_IN_TRANSACTION: Duration = Duration::from_secs(5);
 /// How long a connection may take to say that it is well when it is given back.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
 /// The advisory lock under which one scheduler migrates and the others wait: "baton" in ASCII.
-const MIGRATION_LOCK: i64 = 0x6261_746f_6e;
+const MIGRATION_LOCK: i64 = 0x62_6174_6f6e;
 
 /// Which database to open.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -322,9 +322,9 @@ pub(super) async fn migrate<M: MigratorTrait>(writer: &DatabaseConnection, backe
     }
     refuse_newer(tx.connection(), backend).await?;
     let known = M::get_migration_files();
-    let table = M::migration_table_name();
-    let applied = if has_table(tx.connection(), backend, &table.to_string()).await? {
-        let names = format!("SELECT version FROM {}", table.to_string());
+    let table = M::migration_table_name().to_string();
+    let applied = if has_table(tx.connection(), backend, &table).await? {
+        let names = format!("SELECT version FROM {table}");
         let rows = tx.query(Statement::from_string(backend, names)).await?;
         rows.iter().map(|row| row.try_get("", "version")).collect::<Result<Vec<String>, _>>()?
     } else {

@@ -309,6 +309,8 @@ mod tests {
         uuid("session").nullable(),
     ];
 
+    type Row = (Uuid, i64, Option<i32>, Option<String>, bool, Option<Uuid>, String, i64);
+
     #[tokio::test]
     async fn a_batch_reads_the_same_on_both_databases() {
         for world in testing::worlds().await {
@@ -331,7 +333,6 @@ mod tests {
                 &[("more", 5_i64.into()), ("other", (-1_i64).into())],
             );
             let rows = store.reader().query_all_raw(statement).await.unwrap();
-            type Row = (Uuid, i64, Option<i32>, Option<String>, bool, Option<Uuid>, String, i64);
             let read: Vec<Row> = rows
                 .iter()
                 .map(|row| {

@@ -7,7 +7,7 @@ use std::{
     fs,
     io::{BufRead as _, BufReader},
     path::{Path, PathBuf},
-    process::{ChildStdin, Command, Stdio},
+    process::{Child, Command, Stdio},
     sync::{
         OnceLock,
         atomic::{AtomicU32, Ordering},
@@ -49,8 +49,8 @@ struct Server {
     binaries: PathBuf,
     directory: String,
     databases: AtomicU32,
-    /// The server's keeper reads from it; when this process ends, however, it reads the end and stops the server.
-    _life: ChildStdin,
+    /// Reads its input, which we hold: when this process ends, however, it reads the end and stops the server.
+    _keeper: Child,
 }
 
 impl Server {
@@ -131,10 +131,9 @@ fn start(binaries: PathBuf) -> Server {
         .stdout(Stdio::piped())
         .spawn()
         .expect("sh starts");
-    let life = keeper.stdin.take().expect("its input is a pipe");
     let mut directory = String::new();
     BufReader::new(keeper.stdout.take().expect("its output is a pipe")).read_line(&mut directory).expect("it answers");
     let directory = directory.trim().to_owned();
     assert!(!directory.is_empty(), "PostgreSQL did not start");
-    Server { binaries, directory, databases: AtomicU32::new(0), _life: life }
+    Server { binaries, directory, databases: AtomicU32::new(0), _keeper: keeper }
 }

@@ -1,7 +1,7 @@
 //! Takes output in from a runner. Pieces are handed on as they come and answered in their order once they are stored,
 //! so that those of one stream share commits, too.
 
-use std::{collections::HashMap, future::Future, pin::Pin};
+use std::{collections::HashMap, pin::Pin};
 
 use baton::v1::{AppendRequest, AppendResponse};
 use tokio::sync::mpsc;
@@ -42,14 +42,12 @@ pub(super) fn start(api: &Api, requests: Streaming<AppendRequest>) -> Answers {
     Box::pin(ReceiverStream::new(answers).then(answered))
 }
 
-fn answered(taken: Result<Taken, Status>) -> impl Future<Output = Answer> + Send {
-    async {
-        let Taken { mut answer, pending } = taken?;
-        if let Some(pending) = pending {
-            answer.stored = pending.stored().await.map_err(Error::from)?;
-        }
-        Ok(answer)
+async fn answered(taken: Result<Taken, Status>) -> Answer {
+    let Taken { mut answer, pending } = taken?;
+    if let Some(pending) = pending {
+        answer.stored = pending.stored().await.map_err(Error::from)?;
     }
+    Ok(answer)
 }
 
 /// One runner that brings output.

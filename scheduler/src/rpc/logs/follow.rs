@@ -43,10 +43,10 @@ pub(super) async fn start(
         let _until_it_ends = permit;
         let outcome = tokio::select! {
             outcome = follow.run(&answers) => outcome,
-            () = stop.cancelled() => Err(Some(Api::stopping())),
+            () = stop.cancelled() => Err(Ended::Failed(Api::stopping())),
             () = answers.closed() => return,
         };
-        if let Err(Some(status)) = outcome {
+        if let Err(Ended::Failed(status)) = outcome {
             let _it_may_be_gone = answers.send(Err(status)).await;
         }
     });
@@ -61,24 +61,31 @@ struct Follow {
     arrivals: Arrivals,
 }
 
+/// Why nothing more is sent, though there may be more.
+enum Ended {
+    /// It failed.
+    Failed(Status),
+    /// The client went away.
+    Gone,
+}
+
 type Answers = mpsc::Sender<Result<FollowResponse, Status>>;
 
 impl Follow {
-    /// Sends until everything was sent. An error without a status means that the client went away.
-    async fn run(mut self, answers: &Answers) -> Result<(), Option<Status>> {
+    /// Sends until everything was sent.
+    async fn run(mut self, answers: &Answers) -> Result<(), Ended> {
         if self.tail_lines > 0 {
             let bytes_max = PAGE_BYTES_MAX - PAGE_BYTES_MARGIN;
-            let (cursor, chunks) = self.selected.tail(self.tail_lines, bytes_max).await.map_err(failed)?;
+            let (cursor, chunks) = self.selected.tail(self.tail_lines, bytes_max).await?;
             self.cursor = cursor;
             self.send(answers, chunks).await?;
         }
         let mut quiet_since = Instant::now();
         loop {
             // Whether the tasks ended is asked before their output is read: what came before their end is read then.
-            let complete = self.selected.is_complete(COUNTED_MAX).await.map_err(failed)?;
+            let complete = self.selected.is_complete(COUNTED_MAX).await?;
             loop {
-                let page = self.selected.page(&mut self.cursor, PAGE_BYTES_DEFAULT).await;
-                let (chunks, more) = page.map_err(failed)?;
+                let (chunks, more) = self.selected.page(&mut self.cursor, PAGE_BYTES_DEFAULT).await?;
                 if !chunks.is_empty() {
                     quiet_since = Instant::now();
                     self.send(answers, chunks).await?;
@@ -97,12 +104,14 @@ impl Follow {
         }
     }
 
-    async fn send(&self, answers: &Answers, chunks: Vec<LogChunk>) -> Result<(), Option<Status>> {
+    async fn send(&self, answers: &Answers, chunks: Vec<LogChunk>) -> Result<(), Ended> {
         let answer = FollowResponse { chunks, cursor: self.cursor.token() };
-        answers.send(Ok(answer)).await.map_err(|_| None)
+        answers.send(Ok(answer)).await.map_err(|_| Ended::Gone)
     }
 }
 
-fn failed(error: Error) -> Option<Status> {
-    Some(error.into())
+impl From<Error> for Ended {
+    fn from(error: Error) -> Self {
+        Self::Failed(error.into())
+    }
 }

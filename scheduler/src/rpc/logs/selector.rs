@@ -125,17 +125,16 @@ impl Selected {
     pub(super) async fn tail(&mut self, lines: u32, bytes_max: usize) -> Result<(Cursor, Vec<LogChunk>), Error> {
         let mut cursor = Cursor::read(&self.job, "")?;
         cursor.after = self.api.store.logs().newest(self.job.id).await?;
-        let tasks = match self.selection.task_id {
-            Some(task) => self.api.store.tasks_by_id(&[task]).await?,
-            None => {
-                let filter = TaskFilter { node: self.node, ..TaskFilter::default() };
-                let page = self.api.store.tasks_of(&self.job, &filter, None, TAIL_TASKS_MAX).await?;
-                if page.more {
-                    let many = format!("shows at most {TAIL_TASKS_MAX} tasks; name one of them in selector.name");
-                    return Err(Error::invalid("tail_lines", many));
-                }
-                page.rows
+        let tasks = if let Some(task) = self.selection.task_id {
+            self.api.store.tasks_by_id(&[task]).await?
+        } else {
+            let filter = TaskFilter { node: self.node, ..TaskFilter::default() };
+            let page = self.api.store.tasks_of(&self.job, &filter, None, TAIL_TASKS_MAX).await?;
+            if page.more {
+                let many = format!("shows at most {TAIL_TASKS_MAX} tasks; name one of them in selector.name");
+                return Err(Error::invalid("tail_lines", many));
             }
+            page.rows
         };
         let (mut chunks, mut bytes) = (Vec::new(), 0);
         for task in tasks.iter().filter(|task| task.attempt > 0) {

@@ -97,8 +97,11 @@ pub struct Logs {
     /// The jobs that a commit brought output of.
     stored: broadcast::Sender<Arc<[Uuid]>>,
     stop: CancellationToken,
-    writing: Arc<Mutex<Option<(JoinHandle<()>, DatabaseConnection)>>>,
+    writing: Arc<Mutex<Option<Writing>>>,
 }
+
+/// The task that writes, and its connection.
+type Writing = (JoinHandle<()>, DatabaseConnection);
 
 /// Wakes up when there may be more output of a job.
 #[derive(Debug)]

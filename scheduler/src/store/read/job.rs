@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// How far the time inside an id may be from the time of the row: clocks of schedulers differ, and are set.
-const ID_SLACK: Duration = Duration::from_secs(24 * 3600);
+const ID_SLACK: Duration = Duration::from_hours(24);
 
 /// A job, without its tasks.
 #[derive(Debug, Clone, PartialEq)]

@@ -2,6 +2,7 @@
 
 mod config;
 mod definition;
+mod explain;
 mod id;
 mod job;
 mod runner;
@@ -10,16 +11,17 @@ mod task;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt::Display};
 
 use sea_orm::{
     ColumnTrait, Condition, DbBackend, Value,
-    sea_query::{Expr, ExprTrait as _, SimpleExpr},
+    sea_query::{Expr, ExprTrait as _},
 };
 
 pub use self::{
     config::{Config, ConfigKey, ConfigVersion, ListedConfig},
     definition::{Definition, Definitions},
+    explain::Place,
     id::{CANDIDATES_MAX, Found},
     job::{Job, JobFilter},
     runner::Runner,
@@ -61,7 +63,7 @@ fn has_labels(backend: DbBackend, column: impl ColumnTrait, labels: &BTreeMap<St
             DbBackend::Postgres => "strpos",
             _ => "instr",
         };
-        let column: SimpleExpr = Expr::col(column.as_column_ref()).into();
+        let column = Expr::col(column.as_column_ref());
         let pair = Expr::val(Value::from(format!("{key}:{value}")));
         let found = sea_orm::sea_query::Func::cust(position).arg(column).arg(pair);
         condition.add(Expr::expr(found).gt(0))
@@ -69,24 +71,24 @@ fn has_labels(backend: DbBackend, column: impl ColumnTrait, labels: &BTreeMap<St
 }
 
 /// A map that lies in its column as JSON.
-fn map(table: &'static str, row: impl ToString, json: &str) -> Result<BTreeMap<String, String>, Error> {
+fn map(table: &'static str, row: impl Display, json: &str) -> Result<BTreeMap<String, String>, Error> {
     parse(table, row, json)
 }
 
 /// A value that lies in its column as JSON.
-fn parse<T: serde::de::DeserializeOwned>(table: &'static str, row: impl ToString, json: &str) -> Result<T, Error> {
+fn parse<T: serde::de::DeserializeOwned>(table: &'static str, row: impl Display, json: &str) -> Result<T, Error> {
     serde_json::from_str(json).map_err(|error| Error::Unreadable {
         table,
-        row: row.to_string(),
+        row: format!("{row}"),
         problem: error.to_string(),
     })
 }
 
 /// A word of a closed list.
-fn word<T>(table: &'static str, row: impl ToString, word: &str, read: fn(&str) -> Option<T>) -> Result<T, Error> {
+fn word<T>(table: &'static str, row: impl Display, word: &str, read: fn(&str) -> Option<T>) -> Result<T, Error> {
     read(word).ok_or_else(|| Error::Unreadable {
         table,
-        row: row.to_string(),
+        row: format!("{row}"),
         problem: format!("{word:?} is no word of this version"),
     })
 }

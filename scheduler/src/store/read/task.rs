@@ -15,7 +15,8 @@ use super::{Definition, Job, Page, word};
 use crate::{
     domain::{
         definition::TaskConfig,
-        gate::SkipCause,
+        gate::{Parents, SkipCause},
+        pick::Class,
         task::{Kind, TaskState},
         time::Timestamp,
     },
@@ -29,6 +30,8 @@ use crate::{
 const PAGE_BYTES_MAX: usize = 2 << 20;
 /// How many rows are read at once; what is read beyond the end of a page is thrown away.
 const SLICE: u64 = 250;
+/// How many nodes one question names.
+const NODES_MAX: usize = 1000;
 /// How many earlier attempts of one task are shown, the newest ones.
 const ATTEMPTS_MAX: u64 = 1000;
 
@@ -95,6 +98,10 @@ pub struct Task {
     pub not_before: Option<Timestamp>,
     /// The names of its parents.
     pub needs: Vec<String>,
+    /// How they ended.
+    pub parents: Parents,
+    /// What a runner must have to take it.
+    pub class: Option<Class>,
     /// The job's seq at its last change.
     pub seq: u64,
     /// Its shards by state, if it is a group.
@@ -172,7 +179,7 @@ impl Store {
         limit: u64,
     ) -> Result<Page<Task>, Error> {
         let question = filtered(filter).filter(task::Column::JobId.eq(job.id));
-        self.page(question, after, limit, |question, after| in_order(question, after)).await
+        self.page(question, after, limit, in_order).await
     }
 
     /// The tasks of all jobs: those of the newest job first, and of each job in the order of its definition.
@@ -240,6 +247,26 @@ impl Store {
             let ids = ids.iter().copied();
             let rows = task::Entity::find().filter(task::Column::Id.is_in(ids)).all(self.reader()).await?;
             tasks.extend(self.shown(rows).await?);
+        }
+        Ok(tasks)
+    }
+
+    /// Some of the tasks of these nodes that have not ended; of groups, the groups.
+    pub async fn unfinished(&self, job: &Job, nodes: &[u32], limit: u64) -> Result<Vec<Task>, Error> {
+        let live: Vec<TaskState> = TaskState::ALL.into_iter().filter(|state| !state.is_terminal()).collect();
+        let filter = TaskFilter { states: live, fold_shards: true, ..TaskFilter::default() };
+        let mut tasks = Vec::new();
+        for nodes in nodes.chunks(NODES_MAX) {
+            let nodes = nodes.iter().map(|node| node.cast_signed());
+            let question = filtered(&filter)
+                .filter(task::Column::JobId.eq(job.id))
+                .filter(task::Column::Node.is_in(nodes))
+                .order_by_asc(task::Column::Node);
+            let rows = question.limit(limit - tasks.len() as u64).all(self.reader()).await?;
+            tasks.extend(self.shown(rows).await?);
+            if tasks.len() as u64 >= limit {
+                break;
+            }
         }
         Ok(tasks)
     }
@@ -432,6 +459,13 @@ fn shown(row: task::Model, config: Option<&TaskConfig>, shard_states: BTreeMap<T
         started_at: row.started_at.map(Timestamp),
         ended_at: row.ended_at.map(Timestamp),
         not_before: (row.not_before > 0).then_some(Timestamp(row.not_before)),
+        parents: Parents {
+            total: row.parents_total.cast_unsigned(),
+            succeeded: row.parents_succeeded.cast_unsigned(),
+            failed: row.parents_failed.cast_unsigned(),
+            skipped: row.parents_skipped.cast_unsigned(),
+        },
+        class: Class::parse(&row.class),
         needs: config.map(|config| config.needs.clone()).unwrap_or_default(),
         seq: row.seq.cast_unsigned(),
         shard_states,

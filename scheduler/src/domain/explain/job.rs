@@ -1,0 +1,99 @@
+//! Why a job is as it is: which of its tasks everything waits for, or which made it fail.
+
+use std::collections::BTreeMap;
+
+use super::{Check, Explanation, Standing, counted, spell};
+use crate::domain::{job::JobState, task::TaskState, time::Timestamp};
+
+/// What is known of a job when it is explained.
+#[derive(Debug, Clone)]
+pub struct JobFacts<'a> {
+    /// The time of the answer.
+    pub now: Timestamp,
+    /// Its short id.
+    pub id: &'a str,
+    /// The name of its job config.
+    pub name: &'a str,
+    /// Its state.
+    pub state: JobState,
+    /// Why.
+    pub reason: &'a str,
+    /// A task with `on_failure: stop` failed.
+    pub stopping: bool,
+    /// Since when it is in its state, if that is known.
+    pub since: Option<Timestamp>,
+    /// When it runs out of time.
+    pub deadline: Option<Timestamp>,
+    /// How many nodes its graph has.
+    pub tasks_total: u32,
+    /// Its tasks by state, without shards.
+    pub states: BTreeMap<TaskState, u32>,
+    /// How many failed in a way that counts.
+    pub tasks_failed: u32,
+    /// The first few tasks that everything waits for: those that are neither CREATED nor ended.
+    pub ahead: Vec<&'a str>,
+    /// The first few tasks that failed or were terminated.
+    pub failed: Vec<&'a str>,
+}
+
+/// Explains a job.
+pub fn explain_job(facts: &JobFacts<'_>) -> Explanation {
+    let count = |wanted: fn(TaskState) -> bool| -> u32 {
+        facts.states.iter().filter(|(state, _)| wanted(**state)).map(|(_, count)| count).sum()
+    };
+    let written: u32 = facts.states.values().sum();
+    let ended = count(TaskState::is_terminal);
+    let check = |name, standing, detail| Check { name, standing, detail };
+
+    let writing = facts.state == JobState::Created;
+    let mut checks = vec![check(
+        "expansion",
+        if writing { Standing::Holds } else { Standing::Passed },
+        format!("{written} of {} written", counted(facts.tasks_total as usize, "task")),
+    )];
+    let live = matches!(facts.state, JobState::Running | JobState::Terminating);
+    let counts: Vec<String> = facts.states.iter().map(|(state, count)| format!("{count} {}", state.word())).collect();
+    checks.push(check(
+        "tasks",
+        match (writing, live) {
+            (true, _) => Standing::NotReached,
+            (_, true) => Standing::Holds,
+            _ => Standing::Passed,
+        },
+        format!("{ended} of {} ended: {}", facts.tasks_total, counts.join(", ")),
+    ));
+    let failing = facts.state == JobState::Failed || facts.state == JobState::Terminated;
+    checks.push(check(
+        "failures",
+        if failing { Standing::Holds } else { Standing::Passed },
+        match (facts.tasks_failed, facts.stopping) {
+            (0, _) => "none that counts".to_owned(),
+            (failed, false) => format!("{} failed in a way that counts", counted(failed as usize, "task")),
+            (failed, true) => format!("{} failed, and one of them stops the job", counted(failed as usize, "task")),
+        },
+    ));
+    checks.push(match facts.deadline.filter(|_| live) {
+        Some(deadline) => {
+            check("timeout", Standing::Passed, format!("runs out of time in {}", spell(deadline.since(facts.now))))
+        }
+        None => check("timeout", Standing::NotReached, "none runs".to_owned()),
+    });
+
+    let span = facts.since.map_or_else(String::new, |since| format!(" for {}", spell(facts.now.since(since))));
+    let state = facts.state.word();
+    let (id, name) = (facts.id, facts.name);
+    let summary = match facts.state {
+        JobState::Created => format!("{name} is {state}{span}: its tasks are still being written"),
+        JobState::Running | JobState::Terminating => {
+            let given = count(|state| state.holds_slot());
+            let queued = count(|state| state == TaskState::Queued);
+            let total = counted(facts.tasks_total as usize, "task");
+            format!("{name} is {state}{span}: {ended} of {total} ended, {given} with runners, {queued} queued")
+        }
+        _ if facts.reason.is_empty() => format!("{name} is {state}"),
+        _ => format!("{name} is {state}: {}", facts.reason),
+    };
+    let named = if live { &facts.ahead } else { &facts.failed };
+    let fixes = named.iter().map(|task| format!("baton explain {id}/{task}")).collect();
+    Explanation { summary, checks, fixes }
+}

@@ -1,0 +1,251 @@
+//! The checks that look at runners: who may take the task, who is there, who has room.
+
+use std::{collections::BTreeMap, fmt::Write as _};
+
+use uuid::Uuid;
+
+use super::{Facts, Verdict, counted, some, spell};
+use crate::domain::{
+    pick::Class,
+    runner::{RunnerState, Signs},
+    scheduler::SchedulerState,
+    selector::Selector,
+    task::TaskState,
+    time::Timestamp,
+    timing::Timing,
+};
+
+/// What is known of a runner.
+#[derive(Debug, Clone)]
+pub struct RunnerFacts {
+    /// Its id.
+    pub id: String,
+    /// Its labels.
+    pub labels: BTreeMap<String, String>,
+    /// What it can run.
+    pub capabilities: Vec<String>,
+    /// Its slots.
+    pub slots: u32,
+    /// How many of them hold a task.
+    pub slots_busy: u32,
+    /// What is known of its life.
+    pub signs: Signs,
+    /// Whether an operator drained it, who alone can let it work again.
+    pub drained: bool,
+    /// Why it drains.
+    pub drain_reason: String,
+    /// The scheduler that holds its stream.
+    pub scheduler: Option<SchedulerFacts>,
+}
+
+/// What is known of a scheduler.
+#[derive(Debug, Clone, Copy)]
+pub struct SchedulerFacts {
+    /// Its id.
+    pub id: Uuid,
+    /// What it does.
+    pub state: SchedulerState,
+}
+
+impl RunnerFacts {
+    fn state(&self, now: Timestamp, timing: &Timing) -> RunnerState {
+        RunnerState::of(self.signs, now, timing.silent_after())
+    }
+
+    fn suits(&self, class: &Class) -> bool {
+        class.suits(&self.id, &self.labels, &self.capabilities)
+    }
+}
+
+/// What the task asks for, of a kind that is asked first.
+fn class_of_capability(class: &Class) -> Class {
+    Class { pin: None, selector: Selector::default(), ..class.clone() }
+}
+
+/// What the task asks for, but for labels.
+fn class_of_pin(class: &Class) -> Class {
+    Class { selector: Selector::default(), ..class.clone() }
+}
+
+/// The runners that may take the task, if it is queued.
+fn suitable<'a>(facts: &'a Facts<'_>) -> Option<Vec<&'a RunnerFacts>> {
+    let class = &facts.queue.as_ref()?.class;
+    Some(facts.runners.iter().filter(|runner| runner.suits(class)).collect())
+}
+
+fn not_queued() -> Verdict {
+    Verdict::not_asked("it is not queued")
+}
+
+pub(super) fn capability(facts: &Facts<'_>) -> Verdict {
+    let Some(queue) = &facts.queue else { return not_queued() };
+    let class = class_of_capability(&queue.class);
+    let able = facts.runners.iter().filter(|runner| runner.suits(&class)).count();
+    let known = counted(facts.runners.len(), "runner");
+    if able > 0 {
+        return Verdict::passed(format!("{able} of {known} can run {:?} targets", class.capability));
+    }
+    if facts.runners.is_empty() {
+        let fixes = vec!["baton-runner --scheduler ADDRESS starts one".to_owned()];
+        return Verdict::holds("no runner has ever connected", "there is no runner", fixes);
+    }
+    let detail = format!("none of {known} can run {:?} targets", class.capability);
+    let because = format!("no runner can run {:?} targets", class.capability);
+    Verdict::holds(detail, because, vec!["start a runner that can, or a newer one".to_owned()])
+}
+
+pub(super) fn pin(facts: &Facts<'_>) -> Verdict {
+    let Some(queue) = &facts.queue else { return not_queued() };
+    let Some(pin) = &queue.class.pin else { return Verdict::not_asked("any runner that suits may take it") };
+    let class = class_of_pin(&queue.class);
+    if facts.runners.iter().any(|runner| runner.suits(&class)) {
+        return Verdict::passed(format!("only {pin} may take it"));
+    }
+    let because = format!("only runner {pin} may take it, and it is not there");
+    Verdict::holds(because.clone(), because, vec![format!("start runner {pin} again: baton-runner --id {pin}")])
+}
+
+pub(super) fn labels(facts: &Facts<'_>) -> Verdict {
+    let Some(queue) = &facts.queue else { return not_queued() };
+    let selector = &queue.class.selector;
+    if selector.labels().is_empty() {
+        return Verdict::not_asked("it asks for none");
+    }
+    let able: Vec<&RunnerFacts> =
+        facts.runners.iter().filter(|runner| runner.suits(&class_of_pin(&queue.class))).collect();
+    let fitting = able.iter().filter(|runner| runner.suits(&queue.class)).count();
+    let known = counted(able.len(), "runner");
+    if fitting > 0 {
+        return Verdict::passed(format!("{fitting} of {known} have {selector}"));
+    }
+    let lacking: Vec<String> = able
+        .iter()
+        .filter_map(|runner| {
+            let why = queue.class.mismatch(&runner.id, &runner.labels, &runner.capabilities)?;
+            Some(format!("{}: {why}", runner.id))
+        })
+        .collect();
+    let detail = format!("needs {selector}; none of {known} has it ({})", some(&lacking));
+    let mut start = "start a runner with  baton-runner".to_owned();
+    for (key, value) in selector.labels() {
+        let _ = write!(start, " --label {key}={value}");
+    }
+    let fixes = vec![start, format!("or change {}", facts.path("runner.match_labels"))];
+    Verdict::holds(detail, format!("no runner has {selector}"), fixes)
+}
+
+/// Whether a runner that may take it is there and takes new work.
+pub(super) fn ready(facts: &Facts<'_>) -> Verdict {
+    let Some(suitable) = suitable(facts) else { return not_queued() };
+    let mut away = Vec::new();
+    let mut fixes = Vec::new();
+    let mut online = 0_usize;
+    for runner in &suitable {
+        let id = &runner.id;
+        let (word, fix) = match runner.state(facts.now, &facts.timing) {
+            RunnerState::Online => {
+                online += 1;
+                continue;
+            }
+            RunnerState::Draining if runner.drained => {
+                let reason = if runner.drain_reason.is_empty() { "" } else { " for: " };
+                (format!("drained{reason}{}", runner.drain_reason), format!("baton resume {id}"))
+            }
+            RunnerState::Draining => ("draining".to_owned(), format!("start runner {id} again once it has ended")),
+            RunnerState::Silent => {
+                let silence = spell(facts.now.since(runner.signs.last_seen_at));
+                (format!("silent for {silence}"), format!("look at the machine of runner {id}"))
+            }
+            RunnerState::Offline => ("offline".to_owned(), format!("start runner {id} again")),
+        };
+        away.push(format!("{id} is {word}"));
+        fixes.push(fix);
+    }
+    if online > 0 {
+        return Verdict::passed(format!("{online} of {} are online", counted(suitable.len(), "suitable runner")));
+    }
+    fixes.dedup();
+    fixes.truncate(super::NAMED_MAX);
+    let detail = format!("none of {} takes new work: {}", counted(suitable.len(), "suitable runner"), some(&away));
+    Verdict::holds(detail, format!("no runner that may take it takes new work: {}", some(&away)), fixes)
+}
+
+fn online<'a>(facts: &'a Facts<'_>) -> Option<Vec<&'a RunnerFacts>> {
+    let suitable = suitable(facts)?;
+    let online = |runner: &&RunnerFacts| runner.state(facts.now, &facts.timing) == RunnerState::Online;
+    Some(suitable.into_iter().filter(online).collect())
+}
+
+/// Whether the schedulers of the runners that are there give out work.
+pub(super) fn schedulers(facts: &Facts<'_>) -> Verdict {
+    let Some(online) = online(facts) else { return not_queued() };
+    let drained: Vec<Uuid> = online
+        .iter()
+        .filter_map(|runner| runner.scheduler)
+        .filter(|scheduler| scheduler.state == SchedulerState::Drained)
+        .map(|scheduler| scheduler.id)
+        .collect();
+    if drained.len() < online.len() || online.is_empty() {
+        return Verdict::passed("give out work");
+    }
+    let mut fixes: Vec<String> = drained.iter().map(|id| format!("baton resume --scheduler {id}")).collect();
+    fixes.sort();
+    fixes.dedup();
+    fixes.truncate(super::NAMED_MAX);
+    let because = "the scheduler of every runner that may take it is drained";
+    Verdict::holds(because, because, fixes)
+}
+
+/// Whether a runner that may take it now has room.
+pub(super) fn slots(facts: &Facts<'_>) -> Verdict {
+    let Some(online) = online(facts) else { return not_queued() };
+    let working: Vec<&RunnerFacts> = online
+        .into_iter()
+        .filter(|runner| runner.scheduler.is_none_or(|scheduler| scheduler.state != SchedulerState::Drained))
+        .collect();
+    let slots: u32 = working.iter().map(|runner| runner.slots).sum();
+    let busy: u32 = working.iter().map(|runner| runner.slots_busy.min(runner.slots)).sum();
+    if busy < slots {
+        return Verdict::passed(format!("{} of {slots} are idle", slots - busy));
+    }
+    let ids: Vec<&str> = working.iter().map(|runner| runner.id.as_str()).collect();
+    let detail = format!("all {slots} of {} are busy", some(&ids));
+    let mut because = format!("every slot of the runners that may take it is busy ({})", some(&ids));
+    if let Some(ahead) = facts.queue.as_ref().map(|queue| queue.ahead).filter(|ahead| *ahead > 0) {
+        let _ = write!(because, ", and {} go before it", counted(ahead as usize, "task"));
+    }
+    let fixes = vec![
+        "nothing: it starts when a slot becomes idle".to_owned(),
+        "baton get tasks --state running shows who has them".to_owned(),
+        "or start another runner, or one with more --slots".to_owned(),
+    ];
+    Verdict::holds(detail, because, fixes)
+}
+
+/// Why a task that is to be ended has not ended yet.
+pub(super) fn ending(facts: &Facts<'_>) -> Verdict {
+    let id = facts.task.runner.unwrap_or_default();
+    let reason = facts.task.reason;
+    let Some(runner) = facts.runners.iter().find(|runner| runner.id == id) else {
+        let detail = format!("its end is waited for ({reason})");
+        return Verdict::holds(detail.clone(), detail, Vec::new());
+    };
+    debug_assert_eq!(facts.task.state, TaskState::Terminating);
+    let state = runner.state(facts.now, &facts.timing);
+    if matches!(state, RunnerState::Online | RunnerState::Draining) {
+        let detail = format!("runner {id} has not reported yet that all its processes are gone ({reason})");
+        let fixes = vec![
+            format!("nothing: processes that do not end by themselves are killed after {}", spell(facts.timing.grace)),
+            format!("baton describe runner {id}"),
+        ];
+        return Verdict::holds(detail, format!("runner {id} is ending its processes"), fixes);
+    }
+    let silence = facts.now.since(runner.signs.last_seen_at);
+    let left = facts.timing.lost_after.saturating_sub(silence);
+    let detail = format!("runner {id} is silent for {} ({reason})", spell(silence));
+    let fixes = vec![
+        format!("nothing: it counts as ended once its runner is lost, in {}", spell(left)),
+        format!("or bring runner {id} back"),
+    ];
+    Verdict::holds(detail.clone(), detail, fixes)
+}

@@ -1,0 +1,347 @@
+//! Explanations as tables: what is known, which check holds, what the sentence says and what would help.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use uuid::Uuid;
+
+use super::*;
+use crate::domain::{runner::Signs, scheduler::SchedulerState, selector::Selector};
+
+const NOW: Timestamp = Timestamp(1_000_000_000);
+
+fn before(seconds: i64) -> Timestamp {
+    Timestamp(NOW.0 - seconds * 1_000_000)
+}
+
+fn config() -> TaskConfig {
+    TaskConfig { name: "publish".into(), ..TaskConfig::default() }
+}
+
+fn facts(config: &TaskConfig, state: TaskState) -> Facts<'_> {
+    Facts {
+        now: NOW,
+        timing: Timing::from_beat(Duration::from_secs(10), Duration::from_secs(10)),
+        job: JobOf { id: "7be0d21c", name: "orders", state: JobState::Running, stopping: false },
+        task: Subject {
+            kind: Kind::Task,
+            shard_index: None,
+            state,
+            reason: "",
+            skip_cause: None,
+            attempt: 0,
+            max_attempts: 1,
+            not_before: None,
+            runner: None,
+            since: Some(before(192)),
+            started_at: None,
+        },
+        config,
+        node: 4,
+        parents: Vec::new(),
+        condition: None,
+        shards: None,
+        queue: None,
+        runners: Vec::new(),
+    }
+}
+
+fn queued(config: &TaskConfig, labels: &[(&str, &str)]) -> Facts<'static> {
+    let config = Box::leak(Box::new(config.clone()));
+    let selector = Selector::new(pairs(labels));
+    let class = Class { capability: "command".into(), pin: None, selector };
+    Facts { queue: Some(Queue { class, ahead: 0, more_ahead: false }), ..facts(config, TaskState::Queued) }
+}
+
+fn pairs(labels: &[(&str, &str)]) -> BTreeMap<String, String> {
+    labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+}
+
+fn runner(id: &str, labels: &[(&str, &str)]) -> RunnerFacts {
+    RunnerFacts {
+        id: id.into(),
+        labels: pairs(labels),
+        capabilities: vec!["command".into()],
+        slots: 2,
+        slots_busy: 0,
+        signs: Signs { has_session: true, draining: false, last_seen_at: before(1), hold_until: None },
+        drained: false,
+        drain_reason: String::new(),
+        scheduler: Some(SchedulerFacts { id: Uuid::nil(), state: SchedulerState::Working }),
+    }
+}
+
+fn parent(name: &str, state: TaskState) -> Parent<'_> {
+    let skip_cause = (state == TaskState::Skipped).then_some(SkipCause::Condition);
+    Parent { name, state, skip_cause, on_failure: OnFailure::Fail }
+}
+
+/// The check that holds, the sentence, and the first help.
+fn answer(facts: &Facts<'_>) -> (&'static str, String, String) {
+    let explanation = explain(facts);
+    let holding: Vec<&str> =
+        explanation.checks.iter().filter(|check| check.standing == Standing::Holds).map(|check| check.name).collect();
+    assert!(holding.len() <= 1, "{holding:?} hold at once");
+    let reached = explanation.checks.iter().skip_while(|check| check.standing != Standing::Holds).skip(1);
+    for check in reached {
+        assert_eq!(check.standing, Standing::NotReached, "{} stands behind what holds", check.name);
+    }
+    let fix = explanation.fixes.first().cloned().unwrap_or_default();
+    (holding.first().copied().unwrap_or_default(), explanation.summary, fix)
+}
+
+fn assert_answer(facts: &Facts<'_>, check: &str, summary: &str, fix: &str) {
+    let (holds, said, first) = answer(facts);
+    assert_eq!((holds, said.as_str(), first.as_str()), (check, summary, fix));
+}
+
+#[test]
+fn a_waiting_gate_names_whom_it_waits_for() {
+    let config = config();
+    let parents = vec![parent("a", TaskState::Finished), parent("join", TaskState::Running)];
+    let facts = Facts { parents, ..facts(&config, TaskState::Created) };
+    let summary = "publish is CREATED for 3m12s: it waits for join";
+    assert_answer(&facts, "parents", summary, "baton explain 7be0d21c/join");
+}
+
+#[test]
+fn a_closed_gate_names_what_closed_it() {
+    let config = config();
+    let parents = vec![parent("a", TaskState::Finished), parent("join", TaskState::Failed)];
+    let facts = Facts { parents, ..facts(&config, TaskState::Skipped) };
+    let summary = "publish is SKIPPED: all_success cannot hold: \"join\" failed";
+    assert_answer(&facts, "parents", summary, "baton explain 7be0d21c/join");
+}
+
+#[test]
+fn an_ignored_failure_closes_nothing_here_either() {
+    let config = config();
+    let ignored = Parent { on_failure: OnFailure::Ignore, ..parent("join", TaskState::Failed) };
+    let facts = Facts { parents: vec![ignored], ..facts(&config, TaskState::Created) };
+    assert_eq!(facts.gate(), Gate::Open);
+}
+
+#[test]
+fn a_stopped_job_explains_what_it_skipped_but_not_what_cleans_up() {
+    let plain = config();
+    let mut skipped = facts(&plain, TaskState::Skipped);
+    skipped.job.stopping = true;
+    assert_answer(&skipped, "job", "publish is SKIPPED: its job stopped", "baton explain 7be0d21c");
+
+    let tidy = TaskConfig { trigger_rule: Some(TriggerRule::AllDone), ..config() };
+    let mut waiting = facts(&tidy, TaskState::Created);
+    waiting.job.stopping = true;
+    waiting.parents = vec![parent("join", TaskState::Running)];
+    assert_eq!(answer(&waiting).0, "parents");
+}
+
+#[test]
+fn disabled_and_false_conditions_say_where_they_are_written() {
+    let disabled = TaskConfig { enabled: Some(false), ..config() };
+    let fix = "remove tasks[4].enabled and apply; jobs that exist stay on their version";
+    assert_answer(&facts(&disabled, TaskState::Skipped), "enabled", "publish is SKIPPED: it is disabled", fix);
+
+    let when = TaskConfig { when: "params.day == 'monday'".into(), ..config() };
+    let condition = Condition { outcome: Ok(false), values: vec!["params.day = \"sunday\"".into()] };
+    let facts = Facts { condition: Some(condition), ..facts(&when, TaskState::Skipped) };
+    let summary = "publish is SKIPPED: its condition params.day == 'monday' is false";
+    assert_answer(&facts, "when", summary, "change tasks[4].when, or what it reads");
+    let check = explain(&facts).checks.into_iter().find(|check| check.name == "when").unwrap();
+    assert_eq!(check.detail, "params.day == 'monday' is false, with params.day = \"sunday\"");
+}
+
+#[test]
+fn a_condition_that_cannot_be_decided_is_why_its_task_failed() {
+    let when = TaskConfig { when: "int(params.n) > 0".into(), ..config() };
+    let condition = Condition { outcome: Err("when: int(\"x\") is no number".into()), values: Vec::new() };
+    let facts = Facts { condition: Some(condition), ..facts(&when, TaskState::Failed) };
+    let (check, summary, _) = answer(&facts);
+    assert_eq!(check, "when");
+    assert!(summary.contains("cannot be decided"), "{summary}");
+}
+
+#[test]
+fn a_shard_beyond_max_parallel_says_so() {
+    let config = config();
+    let shards = ShardsOf { count: 10, live: 2, waiting: 6, before: 1, max_parallel: 2, ..ShardsOf::default() };
+    let mut facts = Facts { shards: Some(shards), ..facts(&config, TaskState::Created) };
+    facts.task.kind = Kind::Shard;
+    facts.task.shard_index = Some(5);
+    let summary = "publish#5 is CREATED for 3m12s: only 2 shards may run at once";
+    assert_answer(&facts, "max_parallel", summary, "nothing: it starts when 2 more shards ended");
+}
+
+#[test]
+fn a_retry_that_waits_says_how_long() {
+    let mut facts = queued(&config(), &[]);
+    facts.task.attempt = 2;
+    facts.task.max_attempts = 3;
+    facts.task.reason = "attempt 1: exit code 3";
+    facts.task.since = Some(NOW + Duration::from_secs(75));
+    facts.task.not_before = facts.task.since;
+    let (check, summary, fix) = answer(&facts);
+    assert_eq!((check, fix.as_str()), ("retry delay", "nothing: attempt 2 of 3 may start in 1m15s"));
+    assert!(summary.ends_with("waits for its retry delay, 1m15s more (attempt 1: exit code 3)"), "{summary}");
+}
+
+/// One row a reason to wait for a runner: who is there, which check holds, how the sentence ends, the first help.
+#[test]
+fn what_keeps_a_queued_task_from_a_runner_is_found_in_order() {
+    let etl = [("pool", "etl")];
+    let drained = |mut runner: RunnerFacts| {
+        runner.drained = true;
+        runner.signs.draining = true;
+        runner.drain_reason = "new disk".into();
+        runner
+    };
+    let with = |mut runner: RunnerFacts, change: fn(&mut RunnerFacts)| {
+        change(&mut runner);
+        runner
+    };
+    let offline = |runner: &mut RunnerFacts| runner.signs.has_session = false;
+    let silent = |runner: &mut RunnerFacts| runner.signs.last_seen_at = before(40);
+    let unable = |runner: &mut RunnerFacts| runner.capabilities.clear();
+    let full = |runner: &mut RunnerFacts| runner.slots_busy = 2;
+    let at_rest = |runner: &mut RunnerFacts| {
+        runner.scheduler = Some(SchedulerFacts { id: Uuid::nil(), state: SchedulerState::Drained });
+    };
+    let table: [(Vec<RunnerFacts>, &str, &str, &str); 9] = [
+        (vec![], "capability", "there is no runner", "baton-runner --scheduler ADDRESS starts one"),
+        (
+            vec![with(runner("a", &etl), unable)],
+            "capability",
+            "no runner can run \"command\" targets",
+            "start a runner that can, or a newer one",
+        ),
+        (
+            vec![runner("a", &[("pool", "web")]), runner("b", &[])],
+            "labels",
+            "no runner has pool=etl",
+            "start a runner with  baton-runner --label pool=etl",
+        ),
+        (
+            vec![drained(runner("a", &etl)), runner("b", &[])],
+            "runners",
+            "no runner that may take it takes new work: a is drained for: new disk",
+            "baton resume a",
+        ),
+        (
+            vec![with(runner("a", &etl), silent)],
+            "runners",
+            "no runner that may take it takes new work: a is silent for 40s",
+            "look at the machine of runner a",
+        ),
+        (
+            vec![with(runner("a", &etl), offline)],
+            "runners",
+            "no runner that may take it takes new work: a is offline",
+            "start runner a again",
+        ),
+        (
+            vec![with(runner("a", &etl), at_rest)],
+            "schedulers",
+            "the scheduler of every runner that may take it is drained",
+            "baton resume --scheduler 00000000-0000-0000-0000-000000000000",
+        ),
+        (
+            vec![with(runner("a", &etl), full), with(runner("b", &etl), offline), runner("c", &[])],
+            "slots",
+            "every slot of the runners that may take it is busy (a)",
+            "nothing: it starts when a slot becomes idle",
+        ),
+        (
+            vec![with(runner("a", &etl), full), runner("b", &etl)],
+            "dispatch",
+            "a slot is idle and it is about to be given out",
+            "nothing: look again in a moment",
+        ),
+    ];
+    for (runners, check, because, fix) in table {
+        let facts = Facts { runners, ..queued(&config(), &etl) };
+        assert_answer(&facts, check, &format!("publish is QUEUED for 3m12s: {because}"), fix);
+    }
+}
+
+#[test]
+fn a_pinned_shard_waits_for_its_one_runner() {
+    let mut facts = queued(&config(), &[]);
+    facts.runners = vec![runner("a", &[])];
+    facts.queue.as_mut().unwrap().class.pin = Some("b".into());
+    let (check, summary, fix) = answer(&facts);
+    assert_eq!((check, fix.as_str()), ("pin", "start runner b again: baton-runner --id b"));
+    assert!(summary.ends_with("only runner b may take it, and it is not there"), "{summary}");
+}
+
+#[test]
+fn the_labels_that_lack_are_told_runner_by_runner() {
+    let facts = Facts { runners: vec![runner("a", &[("pool", "web")])], ..queued(&config(), &[("pool", "etl")]) };
+    let check = explain(&facts).checks.into_iter().find(|check| check.name == "labels").unwrap();
+    assert_eq!(check.detail, "needs pool=etl; none of 1 runner has it (a: it lacks pool=etl (it has pool=web))");
+}
+
+#[test]
+fn a_failure_leads_to_its_log_and_a_template_that_fails_does_not() {
+    let config = config();
+    let mut failed = facts(&config, TaskState::Failed);
+    failed.task.reason = "exit code 3";
+    failed.task.attempt = 3;
+    failed.task.max_attempts = 3;
+    let summary = "publish is FAILED: exit code 3 (attempt 3 of 3)";
+    assert_answer(&failed, "work", summary, "baton logs 7be0d21c/publish");
+    failed.task.attempt = 0;
+    failed.task.reason = "command[1]: params.day is unknown";
+    assert!(answer(&failed).2.starts_with("change tasks[4]"));
+}
+
+#[test]
+fn a_task_that_is_being_ended_waits_for_its_runner_or_for_its_loss() {
+    let config = config();
+    let mut facts = facts(&config, TaskState::Terminating);
+    facts.task.since = None;
+    facts.task.runner = Some("a");
+    facts.task.attempt = 1;
+    facts.task.reason = "terminated on request";
+    facts.runners = vec![runner("a", &[])];
+    let (check, summary, _) = answer(&facts);
+    assert_eq!((check, summary.as_str()), ("work", "publish is TERMINATING: runner a is ending its processes"));
+    facts.runners[0].signs.last_seen_at = before(40);
+    let (_, summary, fix) = answer(&facts);
+    assert_eq!(summary, "publish is TERMINATING: runner a is silent for 40s (terminated on request)");
+    assert_eq!(fix, "nothing: it counts as ended once its runner is lost, in 20s");
+}
+
+#[test]
+fn what_runs_or_is_done_is_held_by_nothing() {
+    let config = TaskConfig { timeout: Some(Duration::from_secs(600)), ..config() };
+    let mut running = facts(&config, TaskState::Running);
+    running.task.attempt = 1;
+    running.task.runner = Some("a");
+    running.task.started_at = running.task.since;
+    let summary = "publish is RUNNING for 3m12s on a, times out in 6m48s";
+    assert_answer(&running, "", summary, "baton logs 7be0d21c/publish -f");
+    let mut finished = running;
+    finished.task.state = TaskState::Finished;
+    finished.task.since = Some(NOW);
+    assert_answer(&finished, "", "publish is FINISHED: it took 3m12s", "baton logs 7be0d21c/publish");
+}
+
+#[test]
+fn a_job_leads_to_the_tasks_that_everything_waits_for() {
+    let facts = JobFacts {
+        now: NOW,
+        id: "7be0d21c",
+        name: "orders",
+        state: JobState::Running,
+        reason: "",
+        stopping: false,
+        since: Some(before(60)),
+        deadline: None,
+        tasks_total: 4,
+        states: BTreeMap::from([(TaskState::Created, 2), (TaskState::Running, 1), (TaskState::Finished, 1)]),
+        tasks_failed: 0,
+        ahead: vec!["join"],
+        failed: vec![],
+    };
+    let explanation = explain_job(&facts);
+    assert_eq!(explanation.summary, "orders is RUNNING for 1m00s: 1 of 4 tasks ended, 1 with runners, 0 queued");
+    assert_eq!(explanation.fixes, ["baton explain 7be0d21c/join"]);
+}
