@@ -64,7 +64,10 @@ impl ByHand {
             let why: Vec<_> = first.commands.iter().map(|command| format!("{:?}", command.disconnect)).collect();
             return Err(Status::aborted(format!("no welcome: {}", why.join(", "))));
         };
-        Ok(Self { hello, frames, commands, waiting: first.commands, seq: 1, ack: first.seq, welcome })
+        let mut session = Self { hello, frames, commands, waiting: first.commands, seq: 1, ack: first.seq, welcome };
+        // Nothing is given out before the verdicts are acknowledged.
+        session.say(Vec::new()).await;
+        Ok(session)
     }
 
     /// The same runner process dials again.

@@ -116,6 +116,11 @@ impl World {
         self
     }
 
+    /// With beats that a busy machine still keeps, and a loss that a test can wait for: after 6 s.
+    pub fn quick(self) -> Self {
+        self.beat(Duration::from_secs(1)).grace(Duration::from_millis(200))
+    }
+
     /// With this grace for processes that are ended.
     pub fn grace(mut self, grace: Duration) -> Self {
         self.grace = grace;

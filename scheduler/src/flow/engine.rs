@@ -61,7 +61,7 @@ const RETRY_BASE: Duration = Duration::from_millis(20);
 /// Its cap.
 const RETRY_MAX: Duration = Duration::from_secs(2);
 /// A turn that takes longer than this waits for an answer that will not come: its connection is given up.
-const TURN_MAX: Duration = Duration::from_secs(60);
+const TURN_MAX: Duration = Duration::from_mins(1);
 
 /// Why a hello was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -231,14 +231,11 @@ pub(super) async fn within(limit: Duration, context: &mut Context, input: &Input
     let store = context.store.clone();
     let outcome = {
         let mut work = std::pin::pin!(turn::run(context, input));
-        match tokio::time::timeout(limit, work.as_mut()).await {
-            Ok(outcome) => outcome,
-            Err(_) => {
-                // Before the turn is dropped, which gives its connection back.
-                store.distrust_writer();
-                Err(store::Error::Silent(limit))
-            }
-        }
+        tokio::time::timeout(limit, work.as_mut()).await.unwrap_or_else(|_| {
+            // Before the turn is dropped, which gives its connection back.
+            store.distrust_writer();
+            Err(store::Error::Silent(limit))
+        })
     };
     if outcome.is_err() {
         context.plans = Plans::default();
@@ -579,19 +576,16 @@ impl Loop {
             let _ = caller.reply.send(Err(Refusal::Unavailable));
         }
         for fact in &input.facts {
-            match &fact.news {
+            if matches!(fact.news, News::Result(_)) {
                 // Told anew without what the runner said, which is what the database may have refused.
-                News::Result(_) => self.facts.push_front(Fact {
-                    news: News::Ended(Ending::Failure, format!("result refused: {error}")),
-                    ..fact.clone()
-                }),
-                _ => {
-                    error!(task.id = %fact.task.task, "a report could not be recorded");
-                    // The hello that follows settles what it was about.
-                    if let Some((session, _)) = fact.source {
-                        let message = "a report could not be recorded; say hello again";
-                        self.disconnect(session, DisconnectReason::Unresponsive, message, now);
-                    }
+                let news = News::Ended(Ending::Failure, format!("result refused: {error}"));
+                self.facts.push_front(Fact { news, ..fact.clone() });
+            } else {
+                error!(task.id = %fact.task.task, "a report could not be recorded");
+                // The hello that follows settles what it was about.
+                if let Some((session, _)) = fact.source {
+                    let message = "a report could not be recorded; say hello again";
+                    self.disconnect(session, DisconnectReason::Unresponsive, message, now);
                 }
             }
         }

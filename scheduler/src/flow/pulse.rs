@@ -104,11 +104,14 @@ impl Pulse {
         &self.addresses
     }
 
+    /// Whether this scheduler has been in touch long enough to decide losses.
+    fn may_judge(&self, now: Instant) -> bool {
+        now - self.touched_at <= self.timing.touch_gap && now - self.touch_since >= self.timing.lost_after
+    }
+
     /// The right to decide losses, once this scheduler has been in touch for long enough.
     pub(super) fn judge(&self, now: Instant) -> Option<Judge> {
-        let unbroken =
-            now - self.touched_at <= self.timing.touch_gap && now - self.touch_since >= self.timing.lost_after;
-        let clock = self.clock.filter(|_| unbroken)?;
+        let clock = self.clock.filter(|_| self.may_judge(now))?;
         Some(Judge { clock, gap: self.timing.touch_gap })
     }
 
@@ -126,14 +129,14 @@ impl Pulse {
         self.touched_at = now;
     }
 
-    /// Commits what was heard, and this scheduler's own sign of life once a beat.
+    /// Commits what was heard, and from time to time this scheduler's own sign of life.
     pub(super) fn beat(&mut self, heard: Vec<(String, Uuid, u64)>, engine: Engine, now: Instant) {
         let own = self.own_at <= now;
         if self.under_way || (heard.is_empty() && !own) {
             return;
         }
         if own {
-            self.own_at = now + self.timing.heartbeat_interval.min(OWN_INTERVAL_MAX);
+            self.own_at = now + own_interval(&self.timing);
         }
         self.under_way = true;
         let (store, scheduler, alive_for) = (self.store.clone(), self.scheduler, self.timing.lost_after);
@@ -192,21 +195,21 @@ async fn within<T>(
     work: impl Future<Output = Result<T, store::Error>>,
 ) -> Result<T, store::Error> {
     let mut work = std::pin::pin!(work);
-    match tokio::time::timeout(limit, work.as_mut()).await {
-        Ok(outcome) => outcome,
-        Err(_) => {
-            // Before the work is dropped, which gives its connection back.
-            store.distrust_beats();
-            Err(store::Error::Silent(limit))
-        }
-    }
+    tokio::time::timeout(limit, work.as_mut()).await.unwrap_or_else(|_| {
+        // Before the work is dropped, which gives its connection back.
+        store.distrust_beats();
+        Err(store::Error::Silent(limit))
+    })
 }
 
 /// The database has not answered when it takes longer than this to commit signs of life.
 const BEAT_MAX: Duration = Duration::from_secs(5);
 
-/// A scheduler gives its own sign of life at least this often.
-const OWN_INTERVAL_MAX: Duration = Duration::from_secs(10);
+/// A scheduler gives its own sign of life so often that, with nothing else to do, its touch does not count as broken
+/// because one of them comes late.
+fn own_interval(timing: &Timing) -> Duration {
+    timing.touch_gap / 4
+}
 
 async fn commit(
     store: &Store,
@@ -240,6 +243,7 @@ async fn commit(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::testing;
 
     #[test]
     fn a_sweep_that_was_kept_waiting_decides_nothing() {
@@ -253,5 +257,24 @@ mod tests {
         assert!(!may(60, 60));
         // The clock of the database was set: runners look silent that are not.
         assert!(!may(3_600, 1));
+    }
+
+    #[tokio::test]
+    async fn a_scheduler_that_hears_nobody_may_judge_all_the_same() {
+        for beat in [Duration::from_millis(100), Duration::from_millis(500), Duration::from_secs(10)] {
+            let timing = Timing::from_beat(beat, beat / 10);
+            let world = testing::sqlite().await;
+            let mut pulse = Pulse::new(world.store.clone(), timing, Uuid::now_v7(), String::new());
+            let start = Instant::now();
+            let mut now = start;
+            while now < start + timing.lost_after {
+                assert!(!pulse.may_judge(now), "too early to judge");
+                // Each of its own signs of life comes late by as much as its interval.
+                now += own_interval(&timing) * 2;
+                pulse.touched(now);
+            }
+            assert!(pulse.may_judge(now), "with beats of {beat:?}");
+            assert!(!pulse.may_judge(now + timing.touch_gap * 2), "out of touch");
+        }
     }
 }

@@ -1,5 +1,7 @@
 //! The engine with a runner played by the test, on each database.
 
+mod explain;
+mod graphs;
 mod races;
 
 use std::{collections::BTreeMap, time::Duration};
@@ -388,6 +390,9 @@ async fn a_repeated_request_makes_no_second_job() {
         let first = scene.run_as("once").await;
         assert_eq!(scene.run_as("once").await, first);
         assert_ne!(scene.run_as("twice").await, first);
+        // At once they come into one turn, or the later ones find the answer: each gets the same job.
+        let (one, two, three) = tokio::join!(scene.run_as("thrice"), scene.run_as("thrice"), scene.run_as("thrice"));
+        assert_eq!((one, one), (two, three));
     }
 }
 

@@ -13,6 +13,8 @@ pub mod request;
 mod row;
 pub mod runner;
 pub mod scheduler;
+#[cfg(test)]
+mod schema_page;
 pub(crate) mod sql;
 pub mod task;
 #[cfg(test)]

@@ -84,7 +84,7 @@ impl Dials {
             hold_until: None,
         };
         let known = (state.counts > 0).then_some(known);
-        let admission = heartbeat::admit(known.as_ref(), &hello(conn), Timestamp(0), Duration::from_secs(60));
+        let admission = heartbeat::admit(known.as_ref(), &hello(conn), Timestamp(0), Duration::from_mins(1));
         if admission == Admission::Superseded && self.0.conn {
             return Some(());
         }

@@ -69,8 +69,7 @@ stories! {
 
     async fn a_runner_that_stays_away_is_lost_and_its_tasks_are_failed(world: World) {
         let mut cluster = world
-            .beat(Duration::from_millis(500))
-            .grace(Duration::from_millis(200))
+            .quick()
             .runner(RunnerSpec::named("one"))
             .start()
             .await;
@@ -86,8 +85,7 @@ stories! {
     /// G01: the frozen runner comes back after it was given up, and its word no longer counts.
     async fn a_thawed_runner_does_not_bring_a_lost_attempt_back(world: World) {
         let mut cluster = world
-            .beat(Duration::from_millis(500))
-            .grace(Duration::from_millis(200))
+            .quick()
             .runner(RunnerSpec::named("one"))
             .start()
             .await;
@@ -113,8 +111,7 @@ stories! {
 
     async fn a_terminated_task_of_a_lost_runner_ends_with_that_reason(world: World) {
         let mut cluster = world
-            .beat(Duration::from_millis(500))
-            .grace(Duration::from_millis(200))
+            .quick()
             .runner(RunnerSpec::named("one"))
             .start()
             .await;

@@ -1,7 +1,5 @@
 //! The heartbeat protocol, frame by frame, with a runner played by hand: the scheduler keeps its side whatever comes.
 
-use std::time::Duration;
-
 use baton_tests::{
     ByHand, World,
     by_hand::{ended, running},
@@ -218,7 +216,7 @@ stories! {
 
     /// A runner that acknowledges nothing is not left to hold a task for ever.
     async fn a_command_without_an_answer_closes_the_stream(world: World) {
-        let cluster = world.beat(Duration::from_millis(500)).grace(Duration::from_millis(200)).start().await;
+        let cluster = world.quick().start().await;
         let mut runner = ByHand::dial(&cluster.api(), ByHand::hello("hand")).await.expect("it is welcome");
         let id = cluster.run(&one_task("deaf", "true")).await;
         runner.next_run().await;
