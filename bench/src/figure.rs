@@ -29,6 +29,7 @@ pub(crate) struct Figure {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) ratio: Option<f64>,
     /// What was promised, in words.
+    #[serde(skip_serializing_if = "str::is_empty")]
     pub(crate) reach: &'static str,
     /// Whether that is kept; none where nothing was promised, or where too little ran to tell.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -147,9 +148,8 @@ mod tests {
     #[test]
     fn a_percentile_is_one_of_the_samples() {
         let mut samples: Vec<f64> = (1..=200).rev().map(f64::from).collect();
-        assert_eq!(percentile(&mut samples, 50.0), 100.0);
-        assert_eq!(percentile(&mut samples, 99.0), 198.0);
-        assert_eq!(percentile(&mut [7.0], 99.0), 7.0);
+        let found = [percentile(&mut samples, 50.0), percentile(&mut samples, 99.0), percentile(&mut [7.0], 99.0)];
+        assert_eq!(found.map(|value| value.to_string()), ["100", "198", "7"]);
     }
 
     #[test]

@@ -33,7 +33,7 @@ pub(super) async fn measure(backend: Backend, settings: &Settings) -> anyhow::Re
         let cluster = parts::start(backend, 0).await;
         let ask = cluster.ask();
         ask.apply(&job("one", &json!([{"name": "work", "command": ["true"]}]))).await?;
-        into.push(rates(queue(&ask, jobs).await?));
+        into.push(rates(&queue(&ask, jobs).await?));
         let done: Arc<Mutex<Vec<Instant>>> = Arc::default();
         let each = {
             let done = done.clone();
@@ -44,7 +44,7 @@ pub(super) async fn measure(backend: Backend, settings: &Settings) -> anyhow::Re
         runner.stop().await?;
         let done = std::mem::take(&mut *done.lock().expect("nobody panics with it"));
         anyhow::ensure!(done.len() == jobs, "{} of {jobs} tasks were done", done.len());
-        out.push(rates(done));
+        out.push(rates(&done));
     }
     let figure = |workload, runs: &[Vec<f64>]| {
         // The same part of every run side by side: a moment's noise in one of them is not a slope.
@@ -85,7 +85,7 @@ async fn queue(ask: &Asked, jobs: usize) -> anyhow::Result<Vec<Instant>> {
 }
 
 /// Things a second in each part of the whole.
-fn rates(moments: Vec<Instant>) -> Vec<f64> {
+fn rates(moments: &[Instant]) -> Vec<f64> {
     let size = moments.len() / PARTS;
     (0..PARTS)
         .map(|part| {

@@ -362,8 +362,9 @@ pub(super) fn end(work: &mut Work, id: Uuid, ending: Ending, reason: &str, resul
     if decision.poison {
         reason = format!("poison: its runner died under it {} times", decision.counters.deaths);
     } else if decision.state == TaskState::Terminated {
-        // Why it was ended is said already; how it ended is of no interest.
-        reason.clone_from(&work.task(id).expect("the task is in hand").reason);
+        // Why it was ended is said already; how it ended matters only where nobody saw it.
+        let why = &work.task(id).expect("the task is in hand").reason;
+        reason = if matches!(ending, Ending::Lost { .. }) { cut(&format!("{why}; {reason}")) } else { why.clone() };
     } else if decision.state == TaskState::Queued && !decision.archive {
         reason = format!("given back: {reason}");
     }

@@ -26,7 +26,7 @@ use super::{
     plan::Plans,
     pulse::{Pulse, Seen},
     request::{self, Applied, Apply, Delete, Run, Terminate},
-    sessions::{self, Given, Heard, Opening, Session, Sessions, ToEnd},
+    sessions::{self, Given, Heard, Opening, Session, Sessions, ToEnd, Told},
     turn::{self, Context, Input, Output, Reset},
 };
 use crate::{
@@ -56,6 +56,9 @@ const FACTS_MAX: usize = 2_000;
 const ORDER_PATIENCE: Duration = Duration::from_secs(5);
 /// How often the engine looks at the database unasked: it only repairs what a lost signal left undone.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+/// How long the report that a task runs may wait for something else to make a turn with. Nobody waits for it, and of a
+/// task that is over within this time it costs no commit of its own, nor does its result wait for one.
+const STARTED_PATIENCE: Duration = Duration::from_millis(10);
 /// The wait before a failed turn is tried again, doubled with each failure.
 const RETRY_BASE: Duration = Duration::from_millis(20);
 /// Its cap.
@@ -276,8 +279,10 @@ struct Loop {
     leaving: Vec<Leaving>,
     draining: Vec<(String, Uuid, bool)>,
 
-    /// Something may be there to be picked or expanded.
+    /// Something is there for a turn to do.
     due: bool,
+    /// Until when the reports that tasks run may wait for that.
+    started_until: Option<Instant>,
     look_at: Instant,
     sweep_at: Instant,
     retry_wait: Duration,
@@ -313,6 +318,7 @@ impl Loop {
             leaving: Vec::new(),
             draining: Vec::new(),
             due: true,
+            started_until: None,
             look_at: now,
             sweep_at: now + timing.sweep_interval,
             retry_wait: RETRY_BASE,
@@ -414,9 +420,13 @@ impl Loop {
             Some(drain) => self.draining.push((session.runner.clone(), id, drain == Drain::Draining)),
             None => {}
         }
+        let started = |told: &Told| matches!(told.news, News::Started);
+        if told.iter().any(started) {
+            self.started_until.get_or_insert(now + STARTED_PATIENCE);
+        }
         // A slot that became idle without a word about a task may be given one. A beat that brings nothing new is no
         // reason for a turn: thousands of idle runners beat.
-        self.due |= freed;
+        self.due |= freed || !told.iter().all(started);
         self.facts.extend(told.into_iter().map(|told| Fact {
             source: Some((id, told.slot)),
             task: told.task,
@@ -432,9 +442,12 @@ impl Loop {
         }
         if self.wake_at.is_some_and(|at| at <= now) {
             self.wake_at = None;
+            self.look_at = now;
+        }
+        if self.started_until.is_some_and(|until| until <= now) {
             self.due = true;
         }
-        let waiting = !self.orders.is_empty() || !self.callers.is_empty() || !self.facts.is_empty();
+        let waiting = !self.orders.is_empty() || !self.callers.is_empty();
         waiting || self.due || self.look_at <= now || !self.leaving.is_empty() || !self.draining.is_empty()
     }
 
@@ -443,7 +456,7 @@ impl Loop {
             return LOOK_INTERVAL;
         }
         let mut until = self.look_at;
-        if let Some(at) = self.wake_at {
+        for at in [self.wake_at, self.started_until].into_iter().flatten() {
             until = until.min(at);
         }
         if let Some(at) = self.retry_at {
@@ -492,11 +505,13 @@ impl Loop {
             leaving: if self.facts.is_empty() { std::mem::take(&mut self.leaving) } else { Vec::new() },
             draining: std::mem::take(&mut self.draining),
             idle,
-            owed: (look || in_doubt).then(|| self.sessions.ids()),
+            look: (look || in_doubt).then(|| self.sessions.ids()),
             in_doubt,
             sweep,
         });
-        self.due = false;
+        // What one turn has no room for is a reason for the next.
+        self.due = !self.facts.is_empty();
+        self.started_until = None;
         let mut context = self.context.take().expect("no turn is under way");
         let offered = input.idle.iter().map(|idle| idle.session).collect();
         let given = input.clone();
@@ -539,6 +554,9 @@ impl Loop {
     ) {
         let things = input.orders.len() + input.hellos.len() + input.facts.len();
         self.due = true;
+        if input.look.is_some() {
+            self.look_at = now;
+        }
         self.leaving.extend(input.leaving.iter().cloned());
         self.draining.extend(input.draining.iter().cloned());
         if error.is_contended() {
@@ -701,6 +719,7 @@ impl Loop {
                 self.drain_runner(&runner, drained, "", now);
             }
         }
+        self.due |= !output.unrenderable.is_empty();
         self.facts.extend(output.unrenderable.into_iter().map(|(task, job_id, reason)| Fact {
             source: None,
             task,
@@ -708,9 +727,12 @@ impl Loop {
             news: News::Unrenderable(reason),
         }));
         if let Some(at) = output.next_wake {
-            self.wake_at = Some(now + at.since(output.now));
+            let at = now + at.since(output.now);
+            self.wake_at = Some(self.wake_at.map_or(at, |known| known.min(at)));
         }
-        self.due |= output.more;
+        if output.more {
+            self.look_at = now;
+        }
         self.engine.changes.publish(output.changed);
     }
 

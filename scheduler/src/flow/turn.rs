@@ -40,8 +40,9 @@ pub(super) struct Input {
     pub draining: Vec<(String, Uuid, bool)>,
     /// Sessions with idle slots, which this turn may fill; none when nothing is to be given out.
     pub idle: Vec<IdleSession>,
-    /// The sessions of this scheduler, when it is time to look what they are owed.
-    pub owed: Option<Vec<Uuid>>,
+    /// The sessions of this scheduler, when it is time to look at what nobody tells: what they are owed, jobs left to be
+    /// written, deadlines gone by, tasks that wait for a retry. Any other turn asks the database only for what came in.
+    pub look: Option<Vec<Uuid>>,
     /// Whether the last turn was committed is not known: what was given out is compared with what was sent.
     pub in_doubt: bool,
     /// By which right silent runners are given up in this turn, if they are.
@@ -75,7 +76,7 @@ pub(super) struct Output {
     pub unrenderable: Vec<(TaskRef, Uuid, String)>,
     /// Jobs that changed.
     pub changed: Vec<Uuid>,
-    /// There is more to do at once.
+    /// There is more in the database than one turn takes up: the next is to look at once.
     pub more: bool,
     /// When the next task that waits for a retry may be picked.
     pub next_wake: Option<Timestamp>,
@@ -130,9 +131,12 @@ pub(super) async fn run(context: &mut Context, input: &Input) -> Result<Output, 
     let mut wanted: BTreeSet<Uuid> = input.facts.iter().map(|fact| fact.job_id).collect();
     wanted.extend(input.orders.iter().filter_map(Order::job));
     wanted.extend(dispatcher::jobs_of(&tx, input, &silent).await?);
-    wanted.extend(store::job::to_expand(&tx, expander::JOBS_MAX).await?);
-    let early = store::scheduler::now(&tx).await?;
-    wanted.extend(reaper::late_jobs(&tx, early).await?);
+    if input.look.is_some() {
+        let left = expander::left(&tx).await?;
+        output.more |= left.len() == expander::JOBS_MAX as usize;
+        wanted.extend(left);
+        wanted.extend(reaper::late_jobs(&tx).await?);
+    }
     let wanted: Vec<Uuid> = wanted.into_iter().collect();
     let rows = store::job::lock(&tx, &wanted).await?;
 
@@ -149,7 +153,7 @@ pub(super) async fn run(context: &mut Context, input: &Input) -> Result<Output, 
     dispatcher::pass(&tx, context, &mut work, input, &runners, &mut output).await?;
     reaper::pass(&tx, context, &mut work, input.sweep, &silent, &runners, &mut output).await?;
     let (opening, more) = expander::pass(&tx, &mut work).await?;
-    output.more = more;
+    output.more |= more;
     gates::settle(&tx, &mut work, &mut data, opening).await?;
     output.changed = work.write(&tx).await?;
 
@@ -163,7 +167,17 @@ pub(super) async fn run(context: &mut Context, input: &Input) -> Result<Output, 
     } else {
         picker::pass(&tx, context, &mut work, &mut data, input, &mut output).await?
     };
-    if let Some(sessions) = &input.owed {
+    output.next_wake = match &input.look {
+        // Those that wait since an earlier turn were told then, and are found again by every look.
+        None => work
+            .tasks()
+            .filter(|task| task.state == TaskState::Queued)
+            .map(|task| task.counters.not_before)
+            .filter(|at| *at > now)
+            .min(),
+        Some(_) => store::task::next_not_before(&tx, now).await?,
+    };
+    if let Some(sessions) = &input.look {
         output.resets.extend(store::task::terminating_in(&tx, sessions).await?.iter().filter_map(Reset::of));
         if input.in_doubt {
             output.doubtful = store::task::dispatched_in(&tx, sessions).await?.iter().filter_map(Reset::of).collect();
@@ -171,7 +185,6 @@ pub(super) async fn run(context: &mut Context, input: &Input) -> Result<Output, 
         output.drained = Some(store::runner::drained_of(&tx, context.scheduler).await?);
         store::request::forget(&tx, now, REQUESTS_FORGOTTEN_MAX).await?;
     }
-    output.next_wake = store::task::next_not_before(&tx, now).await?;
     let drains = input.orders.iter().any(Order::is_drain);
     if context.clustered && (left || elsewhere || drains) {
         store::scheduler::wake_others(&tx).await?;

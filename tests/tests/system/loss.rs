@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use baton_tests::{
-    PATIENCE, RunnerSpec, World, job, one_task, processes, stories,
+    PATIENCE, RunnerSpec, World, job, one_task, processes, soon, stories,
     v1::{JobState, RunnerState, TaskState},
 };
 use rustix::process::Signal;
@@ -60,6 +60,7 @@ stories! {
         processes::signal(runner.part.pid(), Signal::KILL);
         processes::signal(inner, Signal::KILL);
         runner.part.end(PATIENCE).await;
+        soon("the runner is gone too, and its lock with it", || !processes::is_alive(inner)).await;
 
         cluster.add_runner(RunnerSpec::named("one")).await;
         let view = cluster.done(&id).await;

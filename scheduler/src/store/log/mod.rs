@@ -168,6 +168,6 @@ impl Arrivals {
     }
 }
 
-fn wall_clock() -> Timestamp {
+pub(super) fn wall_clock() -> Timestamp {
     Timestamp(chrono::Utc::now().timestamp_micros())
 }
