@@ -13,7 +13,9 @@ use rustix::process::Signal;
 use tempfile::TempDir;
 use tonic::transport::{Channel, Endpoint};
 
-use crate::{Backend, Gate, Marks, Output, PATIENCE, Part, database::Database, eventually, processes, programs};
+use crate::{
+    Backend, Gate, Marks, Output, PATIENCE, Part, database::Database, eventually, processes, programs, proxy::Proxy,
+};
 
 /// The most that one answer may hold, as large as a page of tasks can become.
 const MESSAGE_BYTES: usize = 64 << 20;
@@ -27,6 +29,7 @@ pub struct World {
     grace: Duration,
     schedulers: usize,
     fronts: bool,
+    database_proxy: bool,
     runners: Vec<RunnerSpec>,
 }
 
@@ -103,6 +106,7 @@ impl World {
             grace: Duration::from_millis(500),
             schedulers: 1,
             fronts: false,
+            database_proxy: false,
             runners: Vec::new(),
         }
     }
@@ -142,6 +146,12 @@ impl World {
         self
     }
 
+    /// Whose first scheduler reaches its PostgreSQL through a proxy: [`Cluster::way_to_database`].
+    pub fn with_way_to_database(mut self) -> Self {
+        self.database_proxy = true;
+        self
+    }
+
     /// With one more runner.
     pub fn runner(mut self, runner: RunnerSpec) -> Self {
         self.runners.push(runner);
@@ -160,6 +170,10 @@ impl World {
             fs::create_dir(directory.path().join(name)).expect("a directory can be made");
         }
         let database = Database::create(self.backend, directory.path());
+        let way_to_database = match database.server_address().filter(|_| self.database_proxy) {
+            Some(server) => Some(Proxy::to(server).await),
+            None => None,
+        };
         let some = |count: usize| (0..count).map(|_| programs::free_address()).collect();
         let addresses = some(self.schedulers);
         let fronts = some(if self.fronts { self.schedulers } else { 0 });
@@ -168,6 +182,7 @@ impl World {
             runners: Vec::new(),
             addresses,
             fronts,
+            way_to_database,
             beat: self.beat,
             grace: self.grace,
             database,
@@ -268,6 +283,7 @@ pub struct Cluster {
     schedulers: Vec<Part>,
     addresses: Vec<SocketAddr>,
     fronts: Vec<SocketAddr>,
+    way_to_database: Option<Proxy>,
     beat: Duration,
     grace: Duration,
     database: Database,
@@ -315,6 +331,11 @@ impl Cluster {
         self.fronts[index]
     }
 
+    /// What stands between the first scheduler and its database ([`World::with_way_to_database`]).
+    pub fn way_to_database(&self) -> &Proxy {
+        self.way_to_database.as_ref().expect("the test asked for it, on PostgreSQL")
+    }
+
     /// Where the first scheduler listens.
     pub fn address(&self) -> SocketAddr {
         self.addresses[0]
@@ -358,10 +379,17 @@ impl Cluster {
 
     /// The command line of the scheduler with this number.
     pub fn scheduler_command(&self, index: usize) -> Command {
+        let url = match &self.way_to_database {
+            Some(proxy) if index == 0 => self.database.url_through(proxy.address()),
+            _ => self.database.url().to_owned(),
+        };
         let mut command = programs::command("baton-scheduler");
-        command
-            .args(["--listen", &self.addresses[index].to_string(), "--database-url", self.database.url(), "--no-auth"])
-            .args(["--heartbeat-interval", &milliseconds(self.beat), "--grace", &milliseconds(self.grace)]);
+        command.args(["--listen", &self.addresses[index].to_string(), "--database-url", &url, "--no-auth"]).args([
+            "--heartbeat-interval",
+            &milliseconds(self.beat),
+            "--grace",
+            &milliseconds(self.grace),
+        ]);
         if let Some(front) = self.fronts.get(index) {
             command.args(["--advertise", &front.to_string()]);
         }

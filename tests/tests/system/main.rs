@@ -1,6 +1,7 @@
 //! Stories of the whole system: real programs on free ports, from the outside.
 
 mod data;
+mod database;
 mod definitions;
 mod demo;
 mod errors;
