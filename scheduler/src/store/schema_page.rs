@@ -57,6 +57,6 @@ async fn the_schema_beside_the_migrations_is_the_present_one() {
             std::fs::write(&path, &drawn).unwrap();
         }
         let written = std::fs::read_to_string(&path).unwrap_or_default();
-        assert_eq!(written, drawn, "migrations/schema/{file} is out of date: run the test with BATON_WRITE_DOCS=1");
+        assert!(written == drawn, "migrations/schema/{file} is out of date: run the test with BATON_WRITE_DOCS=1");
     }
 }
