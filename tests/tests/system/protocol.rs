@@ -86,15 +86,18 @@ stories! {
     /// Rule 6.
     async fn each_item_of_an_inventory_gets_its_verdict(world: World) {
         let cluster = world.start().await;
-        let mut runner = ByHand::dial(&cluster.api(), ByHand::hello("hand")).await.expect("it is welcome");
+        let hello = Hello { slots: 3, ..ByHand::hello("hand") };
+        let mut runner = ByHand::dial(&cluster.api(), hello).await.expect("it is welcome");
         let id = cluster.run(&one_task("held", "true")).await;
-        let task = runner.next_run().await.task.expect("it names its task");
+        let run = runner.next_run().await;
+        assert_eq!(run.slot, 0, "of idle slots the first is taken");
+        let task = run.task.expect("it names its task");
         runner.say(vec![running(0, &task)]).await;
         cluster.task_is(&id, "work", TaskState::Running).await;
 
         let old = TaskRef { lease: task.lease - 1, ..task.clone() };
         let unknown = TaskRef { task_id: uuid::Uuid::now_v7().to_string(), attempt: 1, lease: 1 };
-        let inventory = vec![running(0, &task), running(0, &old), running(0, &unknown)];
+        let inventory = vec![running(0, &task), running(1, &old), running(2, &unknown)];
         let mut runner = runner.dial_again(&cluster.api(), inventory).await.expect("it is welcome");
         let verdict = |task: &TaskRef| {
             let verdicts = &runner.welcome.verdicts;
