@@ -13,7 +13,9 @@ use rustix::process::Signal;
 use tempfile::TempDir;
 use tonic::transport::{Channel, Endpoint};
 
-use crate::{Backend, Gate, Marks, Output, PATIENCE, Part, database::Database, eventually, processes, programs};
+use crate::{
+    Backend, Gate, Marks, Output, PATIENCE, Part, database::Database, eventually, processes, programs, proxy::Proxy,
+};
 
 /// The most that one answer may hold, as large as a page of tasks can become.
 const MESSAGE_BYTES: usize = 64 << 20;
@@ -26,6 +28,8 @@ pub struct World {
     beat: Duration,
     grace: Duration,
     schedulers: usize,
+    fronts: bool,
+    database_proxy: bool,
     runners: Vec<RunnerSpec>,
 }
 
@@ -101,6 +105,8 @@ impl World {
             beat: Duration::from_secs(2),
             grace: Duration::from_millis(500),
             schedulers: 1,
+            fronts: false,
+            database_proxy: false,
             runners: Vec::new(),
         }
     }
@@ -133,6 +139,19 @@ impl World {
         self
     }
 
+    /// Whose schedulers tell runners to dial [`Cluster::front`], where the test puts a proxy: a runner that knew the
+    /// real address would go round it.
+    pub fn with_fronts(mut self) -> Self {
+        self.fronts = true;
+        self
+    }
+
+    /// Whose first scheduler reaches its PostgreSQL through a proxy: [`Cluster::way_to_database`].
+    pub fn with_way_to_database(mut self) -> Self {
+        self.database_proxy = true;
+        self
+    }
+
     /// With one more runner.
     pub fn runner(mut self, runner: RunnerSpec) -> Self {
         self.runners.push(runner);
@@ -151,11 +170,19 @@ impl World {
             fs::create_dir(directory.path().join(name)).expect("a directory can be made");
         }
         let database = Database::create(self.backend, directory.path());
-        let addresses = (0..self.schedulers).map(|_| programs::free_address()).collect();
+        let way_to_database = match database.server_address().filter(|_| self.database_proxy) {
+            Some(server) => Some(Proxy::to(server).await),
+            None => None,
+        };
+        let some = |count: usize| (0..count).map(|_| programs::free_address()).collect();
+        let addresses = some(self.schedulers);
+        let fronts = some(if self.fronts { self.schedulers } else { 0 });
         let mut cluster = Cluster {
             schedulers: Vec::new(),
             runners: Vec::new(),
             addresses,
+            fronts,
+            way_to_database,
             beat: self.beat,
             grace: self.grace,
             database,
@@ -255,6 +282,8 @@ pub struct Cluster {
     runners: Vec<Runner>,
     schedulers: Vec<Part>,
     addresses: Vec<SocketAddr>,
+    fronts: Vec<SocketAddr>,
+    way_to_database: Option<Proxy>,
     beat: Duration,
     grace: Duration,
     database: Database,
@@ -295,6 +324,16 @@ impl Cluster {
     /// Where the scheduler with this number listens.
     pub fn address_of(&self, index: usize) -> SocketAddr {
         self.addresses[index]
+    }
+
+    /// Where runners are told to dial the scheduler with this number: a place for a proxy ([`World::with_fronts`]).
+    pub fn front(&self, index: usize) -> SocketAddr {
+        self.fronts[index]
+    }
+
+    /// What stands between the first scheduler and its database ([`World::with_way_to_database`]).
+    pub fn way_to_database(&self) -> &Proxy {
+        self.way_to_database.as_ref().expect("the test asked for it, on PostgreSQL")
     }
 
     /// Where the first scheduler listens.
@@ -340,10 +379,20 @@ impl Cluster {
 
     /// The command line of the scheduler with this number.
     pub fn scheduler_command(&self, index: usize) -> Command {
+        let url = match &self.way_to_database {
+            Some(proxy) if index == 0 => self.database.url_through(proxy.address()),
+            _ => self.database.url().to_owned(),
+        };
         let mut command = programs::command("baton-scheduler");
-        command
-            .args(["--listen", &self.addresses[index].to_string(), "--database-url", self.database.url(), "--no-auth"])
-            .args(["--heartbeat-interval", &milliseconds(self.beat), "--grace", &milliseconds(self.grace)]);
+        command.args(["--listen", &self.addresses[index].to_string(), "--database-url", &url, "--no-auth"]).args([
+            "--heartbeat-interval",
+            &milliseconds(self.beat),
+            "--grace",
+            &milliseconds(self.grace),
+        ]);
+        if let Some(front) = self.fronts.get(index) {
+            command.args(["--advertise", &front.to_string()]);
+        }
         command
     }
 

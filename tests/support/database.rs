@@ -1,6 +1,6 @@
 //! The databases that Baton runs on, one of its own for each test.
 
-use std::path::Path;
+use std::{net::SocketAddr, path::Path};
 
 use crate::postgres::Postgres;
 
@@ -45,6 +45,16 @@ impl Database {
                 Self { url: server.url(&name), name, server: Some(server) }
             }
         }
+    }
+
+    /// Where the server listens; none on SQLite.
+    pub(crate) fn server_address(&self) -> Option<SocketAddr> {
+        Some(self.server?.address())
+    }
+
+    /// The URL by which the database is reached through this address.
+    pub(crate) fn url_through(&self, address: SocketAddr) -> String {
+        format!("postgres://baton@{address}/{}", self.name)
     }
 
     pub(crate) fn url(&self) -> &str {

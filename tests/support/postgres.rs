@@ -3,6 +3,7 @@
 use std::{
     env, fs,
     io::{BufRead, BufReader},
+    net::SocketAddr,
     path::PathBuf,
     process::{Child, Command, Stdio},
     sync::{
@@ -117,6 +118,11 @@ impl Postgres {
         let server = programs::find("postgres", &elsewhere)?;
         let bin = fs::canonicalize(server).ok()?.parent()?.to_owned();
         ["initdb", "pg_isready", "psql"].iter().all(|name| bin.join(name).is_file()).then_some(bin)
+    }
+
+    /// Where it listens.
+    pub(crate) fn address(&self) -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, 1], self.port))
     }
 
     /// The URL of one of its databases.

@@ -10,12 +10,13 @@ use tracing::{info, warn};
 use uuid::Uuid;
 
 use super::{
+    orders::Order,
     turn::{Context, Input, Output},
     work::Work,
 };
 use crate::{
     domain::{
-        heartbeat::{self, Admission, EndReason, Hello, SlotReport, SlotStatus, TaskRef, TaskResult, Verdict},
+        heartbeat::{self, Admission, EndReason, Hello, SlotReport, TaskRef, TaskResult, Verdict},
         output,
         task::{self, Ending, Event, TaskState},
         time::Timestamp,
@@ -122,6 +123,8 @@ pub(super) async fn lock_runners(
     }
     let mut ids: BTreeSet<String> = hellos.iter().map(|hello| hello.runner_id.clone()).collect();
     ids.extend(input.leaving.iter().map(|leaving| leaving.runner.clone()));
+    ids.extend(input.draining.iter().map(|(runner, ..)| runner.clone()));
+    ids.extend(input.orders.iter().filter_map(Order::runner).map(str::to_owned));
     ids.extend(silent.iter().cloned());
     let ids: Vec<String> = ids.into_iter().collect();
     store::runner::lock(tx, &ids).await
@@ -359,8 +362,9 @@ pub(super) fn end(work: &mut Work, id: Uuid, ending: Ending, reason: &str, resul
     if decision.poison {
         reason = format!("poison: its runner died under it {} times", decision.counters.deaths);
     } else if decision.state == TaskState::Terminated {
-        // Why it was ended is said already; how it ended is of no interest.
-        reason.clone_from(&work.task(id).expect("the task is in hand").reason);
+        // Why it was ended is said already; how it ended matters only where nobody saw it.
+        let why = &work.task(id).expect("the task is in hand").reason;
+        reason = if matches!(ending, Ending::Lost { .. }) { cut(&format!("{why}; {reason}")) } else { why.clone() };
     } else if decision.state == TaskState::Queued && !decision.archive {
         reason = format!("given back: {reason}");
     }
@@ -394,9 +398,4 @@ pub(super) fn cut(reason: &str) -> String {
         None => reason.to_owned(),
         Some((at, _)) => format!("{}… (cut)", &reason[..at]),
     }
-}
-
-/// What a slot says of itself when it holds nothing.
-pub(super) fn is_idle(report: &SlotReport) -> bool {
-    report.status == SlotStatus::Idle
 }

@@ -2,6 +2,7 @@
 
 mod explain;
 mod graphs;
+mod races;
 
 use std::{collections::BTreeMap, time::Duration};
 

@@ -17,6 +17,7 @@ use super::{
     watch,
 };
 use crate::{
+    domain::job::JobState,
     flow,
     store::read::{Job, JobFilter, Task, TaskFilter},
 };
@@ -79,10 +80,23 @@ impl Jobs {
             let explanation = flow::explain_job(&self.0.store, &job, &definition).await?;
             return Ok(convert::explanation(explanation, job, None, None));
         }
-        let task = self.0.task(&job, &request.name, request.shard_index).await?;
-        let config = definition.tasks.get(task.node as usize);
-        let explanation = flow::explain_task(&self.0.store, self.0.timing, &job, &definition, &task).await?;
-        Ok(convert::explanation(explanation, job, Some(task), config))
+        let node = self.0.node(&job, &request.name).await?;
+        let config = definition.tasks.get(node as usize);
+        let mut task = self.0.store.task(&job, node, request.shard_index).await?;
+        if task.is_none() && request.shard_index.is_some() {
+            // A group that is not split yet has no shards; what holds it holds them too.
+            task = self.0.store.task(&job, node, None).await?.filter(|group| group.shard_count.is_none());
+        }
+        if let Some(task) = task {
+            let explanation = flow::explain_task(&self.0.store, self.0.timing, &job, &definition, &task).await?;
+            return Ok(convert::explanation(explanation, job, Some(task), config));
+        }
+        if job.state == JobState::Created {
+            // It is not written yet, because its job is not.
+            let explanation = flow::explain_job(&self.0.store, &job, &definition).await?;
+            return Ok(convert::explanation(explanation, job, None, config));
+        }
+        Err(Error::not_found(Kind::Task, selector(&request.name, request.shard_index)))
     }
 
     async fn list_all_tasks(&self, request: ListTasksRequest) -> Result<ListTasksResponse, Error> {
@@ -126,12 +140,13 @@ impl Api {
     pub(super) async fn task(&self, job: &Job, name: &str, shard: Option<u32>) -> Result<Task, Error> {
         let node = self.node(job, name).await?;
         let task = self.store.task(job, node, shard).await?;
-        task.ok_or_else(|| match shard {
-            Some(shard) => Error::not_found(Kind::Task, format!("{name}#{shard}")),
-            // The job is still being written.
-            None => Error::not_found(Kind::Task, name),
-        })
+        task.ok_or_else(|| Error::not_found(Kind::Task, selector(name, shard)))
     }
+}
+
+/// What people call a task or a shard of it.
+fn selector(name: &str, shard: Option<u32>) -> String {
+    shard.map_or_else(|| name.to_owned(), |shard| format!("{name}#{shard}"))
 }
 
 #[async_trait]

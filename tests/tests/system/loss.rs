@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use baton_tests::{
-    PATIENCE, RunnerSpec, World, job, one_task, processes, stories,
+    PATIENCE, RunnerSpec, World, job, one_task, processes, soon, stories,
     v1::{JobState, RunnerState, TaskState},
 };
 use rustix::process::Signal;
@@ -60,6 +60,7 @@ stories! {
         processes::signal(runner.part.pid(), Signal::KILL);
         processes::signal(inner, Signal::KILL);
         runner.part.end(PATIENCE).await;
+        soon("the runner is gone too, and its lock with it", || !processes::is_alive(inner)).await;
 
         cluster.add_runner(RunnerSpec::named("one")).await;
         let view = cluster.done(&id).await;
@@ -124,5 +125,50 @@ stories! {
         assert!(view.task("work").reason.contains("lost"), "{}", view.reasons());
         cluster.runner("one").thaw();
         cluster.nothing_left_running().await;
+    }
+
+    /// G02, G03: the watchdog of a frozen runner ends its task before another runner may begin it anew.
+    async fn a_second_attempt_begins_after_the_frozen_first_one_was_ended(world: World) {
+        let mut cluster =
+            world.quick().runner(RunnerSpec::named("one")).runner(RunnerSpec::named("two")).start().await;
+        let marks = cluster.marks("work");
+        // A copy that began while the other still lived would find the lock taken.
+        let lock = cluster.directory().join("lock");
+        let script = format!(
+            "exec 9> \"{}\"\nflock -n 9 || {}\n{}",
+            lock.display(),
+            marks.line("overlap"),
+            marks.around("test $BATON_ATTEMPT = 2 || sleep 600")
+        );
+        let tasks = json!([{"name": "work", "shell": script, "retry": {"max_attempts": 2}}]);
+        let id = cluster.run(&job("frozen", &tasks)).await;
+        marks.reach("begin", 1).await;
+        let first = cluster.task_is(&id, "work", TaskState::Running).await.task("work").runner_id.clone();
+        cluster.runner(&first).freeze();
+        let view = cluster.done(&id).await;
+        view.finished();
+        assert_eq!(view.task("work").attempt, 2);
+        assert_ne!(view.task("work").runner_id, first);
+        assert_eq!((marks.count("begin"), marks.count("end"), marks.count("overlap")), (2, 1, 0));
+        cluster.runner(&first).thaw();
+        cluster.runner_is(&first, RunnerState::Online).await;
+        cluster.nothing_left_running().await;
+        assert_eq!(cluster.ask().get(&id).await.expect("it is there").task("work").attempt, 2);
+    }
+
+    /// Rule 13.
+    async fn a_task_that_kills_its_runner_again_and_again_is_poison(world: World) {
+        let cluster = world.runner(RunnerSpec::named("one")).start().await;
+        let marks = cluster.marks("work");
+        let script = format!("{}\nkill -9 $PPID\nsleep 600", marks.line("begin"));
+        let tasks = json!([{"name": "work", "shell": script, "retry": {"max_attempts": 10}}]);
+        let id = cluster.run(&job("poison", &tasks)).await;
+        let view = cluster.done(&id).await;
+        assert_eq!(view.summary(), "FAILED; work=FAILED");
+        assert!(view.task("work").reason.contains("poison"), "{}", view.reasons());
+        assert_eq!(marks.count("begin"), 5);
+        cluster.runner_is("one", RunnerState::Online).await;
+        let next = cluster.run(&one_task("next", "true")).await;
+        cluster.done(&next).await.finished();
     }
 }

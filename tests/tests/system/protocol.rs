@@ -28,8 +28,7 @@ stories! {
         let id = cluster.run(&one_task("leased", "true")).await;
         let first = runner.next_run().await.task.expect("it names its task");
         runner.say(vec![answer(&first, Answer::RejectedBusy)]).await;
-        runner.beat_idle().await;
-        let second = runner.next_run().await.task.expect("it names its task");
+        let second = runner.idle_until_run().await.task.expect("it names its task");
         assert_eq!(second.task_id, first.task_id);
         assert_eq!(second.attempt, 1, "a rejection burns no attempt");
         assert!(second.lease > first.lease);

@@ -145,7 +145,7 @@ impl Logs {
         Arrivals { job, stored: self.stored.subscribe() }
     }
 
-    fn reader(&self) -> &DatabaseConnection {
+    pub(super) fn reader(&self) -> &DatabaseConnection {
         &self.reader
     }
 }

@@ -1,3 +1,5 @@
+//! What a definition may say, what is refused, and with which words.
+
 use super::super::{JobConfig, read, render};
 use super::*;
 
