@@ -7,7 +7,7 @@ use clap::{ArgAction, Parser, Subcommand};
 use crate::{
     commands::{
         apply, completion, delete, describe, dev, drain, errors, explain, get, init, logs, restore, resume, run,
-        terminate, validate, watch,
+        schedule, terminate, validate, watch,
     },
     output::{Format, time::TimeMode},
     selector,
@@ -95,6 +95,8 @@ pub enum Command {
     Explain(explain::Args),
     /// End a job, a task or a shard, with all its processes.
     Terminate(terminate::Args),
+    /// Show when a schedule fires, without a scheduler.
+    Schedule(schedule::Args),
     /// Let a runner or a scheduler finish what it has and take nothing new.
     Drain(drain::Args),
     /// Give a drained runner or scheduler work again.

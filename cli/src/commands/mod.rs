@@ -14,6 +14,7 @@ pub mod logs;
 pub mod restore;
 pub mod resume;
 pub mod run;
+pub mod schedule;
 pub mod schema;
 pub mod terminate;
 pub mod validate;

@@ -54,6 +54,10 @@ const ORDER_PATIENCE: Duration = Duration::from_secs(5);
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// The wait before a failed turn is tried again, doubled with each failure.
 const RETRY_BASE: Duration = Duration::from_millis(20);
+/// The longest sleep: what is further away is asked for again.
+const WAKE_MAX: Duration = Duration::from_hours(1);
+/// How far the clock of the database may go back against ours before it counts as set back.
+const CLOCK_TOLERANCE: Duration = Duration::from_secs(2);
 /// Its cap.
 const RETRY_MAX: Duration = Duration::from_secs(2);
 
@@ -259,6 +263,14 @@ struct Loop {
     /// The last turn was refused: the next ones carry one thing each, until this many have gone well.
     singly: usize,
     wake_at: Option<Instant>,
+    /// When the next schedule is due.
+    fire_at: Option<Instant>,
+    /// A job ended in the last turn: the next one looks who waited for that.
+    job_ended: bool,
+    /// The time of the last turn, by the database and by this machine.
+    clock: Option<(Timestamp, Instant)>,
+    /// The clock of the database went back, or may have before this scheduler started.
+    clock_set_back: bool,
     drained: bool,
     stopping: Option<oneshot::Sender<()>>,
 }
@@ -289,6 +301,10 @@ impl Loop {
             retry_at: None,
             singly: 0,
             wake_at: None,
+            fire_at: None,
+            job_ended: false,
+            clock: None,
+            clock_set_back: true,
             drained: false,
             stopping: None,
         }
@@ -394,6 +410,7 @@ impl Loop {
             self.wake_at = None;
             self.due = true;
         }
+        self.due |= self.fire_at.is_some_and(|at| at <= now);
         let waiting = !self.orders.is_empty() || !self.callers.is_empty() || !self.facts.is_empty();
         waiting || self.due || self.look_at <= now || !self.leaving.is_empty() || !self.draining.is_empty()
     }
@@ -403,7 +420,7 @@ impl Loop {
             return LOOK_INTERVAL;
         }
         let mut until = self.look_at;
-        if let Some(at) = self.wake_at {
+        for at in [self.wake_at, self.fire_at].into_iter().flatten() {
             until = until.min(at);
         }
         if let Some(at) = self.retry_at {
@@ -439,6 +456,10 @@ impl Loop {
             let busy: Vec<Uuid> = facts.iter().filter_map(|fact| fact.source).map(|(session, _)| session).collect();
             self.sessions.offer(&busy)
         };
+        let fire = (look || self.job_ended || self.fire_at.is_some_and(|at| at <= now)) && self.stopping.is_none();
+        if fire {
+            self.fire_at = None;
+        }
         let input = Arc::new(Input {
             orders,
             hellos: callers.iter().map(|caller| caller.input.clone()).collect(),
@@ -448,6 +469,9 @@ impl Loop {
             idle,
             owed: look.then(|| self.sessions.ids()),
             sweep,
+            fire,
+            job_ended: std::mem::take(&mut self.job_ended),
+            clock_set_back: std::mem::take(&mut self.clock_set_back),
         });
         self.due = false;
         let mut context = self.context.take().expect("no turn is under way");
@@ -491,6 +515,9 @@ impl Loop {
     ) {
         let things = input.orders.len() + input.hellos.len() + input.facts.len();
         self.due = true;
+        self.job_ended |= input.job_ended;
+        self.fire_at = if input.fire { Some(Instant::now()) } else { self.fire_at };
+        self.clock_set_back |= input.clock_set_back;
         self.leaving.extend(input.leaving.iter().cloned());
         self.draining.extend(input.draining.iter().cloned());
         if error.is_contended() {
@@ -646,11 +673,29 @@ impl Loop {
             job_id,
             news: News::Unrenderable(reason),
         }));
-        if let Some(at) = output.next_wake {
-            self.wake_at = Some(now + at.since(output.now));
+        let read_at = output.read_at.unwrap_or(now);
+        let instant = |at: Timestamp| read_at + at.since(output.now).min(WAKE_MAX);
+        self.wake_at = output.next_wake.map(instant);
+        if let Some(due) = output.next_due {
+            self.fire_at = due.map(instant);
         }
-        self.due |= output.more;
+        self.watch_clock(output.now, read_at);
+        self.job_ended |= output.job_ended;
+        self.due |= output.more || output.job_ended;
         self.engine.changes.publish(output.changed);
+    }
+
+    /// Notices when the clock of the database goes back against the one of this machine.
+    fn watch_clock(&mut self, time: Timestamp, read_at: Instant) {
+        if let Some((before, at)) = self.clock {
+            let expected = before + read_at.saturating_duration_since(at);
+            if expected.since(time) > CLOCK_TOLERANCE {
+                warn!(back_by = ?expected.since(time), "the clock of the database was set back");
+                self.clock_set_back = true;
+                self.due = true;
+            }
+        }
+        self.clock = Some((time, read_at));
     }
 
     /// Answers a runner that dialed.

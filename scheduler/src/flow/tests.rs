@@ -1,5 +1,7 @@
 //! The engine with a runner played by the test, on each database.
 
+mod schedules;
+
 use std::{collections::BTreeMap, time::Duration};
 
 use tokio::sync::mpsc;

@@ -4,7 +4,10 @@
 //! Locks are taken in one order everywhere: job configs, runners, jobs, tasks, each in id order. Whoever waited for one
 //! reads what it guards in a later statement, and the time is read after the last of them.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
 
 use tracing::debug;
 use uuid::Uuid;
@@ -16,7 +19,7 @@ use super::{
     orders::{self, Order, OrderAnswer},
     picker::{self, Dispatch, IdleSession},
     plan::Plans,
-    reaper,
+    reaper, trigger,
     work::Work,
 };
 use crate::{
@@ -43,6 +46,12 @@ pub(super) struct Input {
     pub owed: Option<Vec<Uuid>>,
     /// Whether silent runners may be given up in this turn.
     pub sweep: bool,
+    /// Whether to look for schedules that are due.
+    pub fire: bool,
+    /// A job ended since the last turn: others may have waited for that.
+    pub job_ended: bool,
+    /// The clock of the database may have been set back.
+    pub clock_set_back: bool,
 }
 
 /// What has to leave after the commit.
@@ -70,10 +79,16 @@ pub(super) struct Output {
     pub changed: Vec<Uuid>,
     /// There is more to do at once.
     pub more: bool,
+    /// A job ended: others may have waited for that.
+    pub job_ended: bool,
     /// When the next task that waits for a retry may be picked.
     pub next_wake: Option<Timestamp>,
+    /// When the next schedule is due, if that was looked for.
+    pub next_due: Option<Option<Timestamp>>,
     /// The time of the turn.
     pub now: Timestamp,
+    /// When that time was read, by the clock of this machine.
+    pub read_at: Option<Instant>,
 }
 
 /// A task to be ended on its runner.
@@ -113,6 +128,15 @@ pub(super) async fn run(context: &mut Context, input: &Input) -> Result<Output, 
 
     let claims = orders::claim(&tx, &input.orders).await?;
     let configs = orders::lock_configs(&tx, &input.orders, &claims).await?;
+    let mut fires = trigger::Claims::default();
+    let mut more_due = false;
+    let reschedules = input.orders.iter().any(Order::reschedules);
+    if input.fire {
+        let except = configs.values().filter(|_| reschedules).map(|config| config.id).collect();
+        let released = input.job_ended || input.owed.is_some();
+        fires = trigger::claim(&tx, &mut context.plans, released, &except).await?;
+        more_due = fires.more;
+    }
 
     let mut silent = Vec::new();
     if input.sweep {
@@ -123,6 +147,7 @@ pub(super) async fn run(context: &mut Context, input: &Input) -> Result<Output, 
     let mut wanted: BTreeSet<Uuid> = input.facts.iter().map(|fact| fact.job_id).collect();
     wanted.extend(input.orders.iter().filter_map(Order::job));
     wanted.extend(dispatcher::jobs_of(&tx, input, &silent).await?);
+    wanted.extend(trigger::jobs_of(&tx, &fires).await?);
     wanted.extend(store::job::to_expand(&tx, expander::JOBS_MAX).await?);
     let early = store::scheduler::now(&tx).await?;
     wanted.extend(reaper::late_jobs(&tx, early).await?);
@@ -131,6 +156,7 @@ pub(super) async fn run(context: &mut Context, input: &Input) -> Result<Output, 
 
     let now = store::scheduler::now(&tx).await?;
     output.now = now;
+    output.read_at = Some(Instant::now());
     let mut work = Work::new(now);
     for row in rows {
         let plan = context.plans.get(&tx, row.job_config_id, row.version).await?;
@@ -139,11 +165,13 @@ pub(super) async fn run(context: &mut Context, input: &Input) -> Result<Output, 
     let mut data = Data::default();
 
     output.orders = orders::pass(&tx, context, &mut work, &input.orders, claims, configs).await?;
+    trigger::pass(&tx, &mut work, fires).await?;
     dispatcher::pass(&tx, context, &mut work, input, &runners, &mut output).await?;
     reaper::pass(&tx, &context.timing, &mut work, &silent, &runners, &mut output).await?;
     let (opening, more) = expander::pass(&tx, &mut work).await?;
-    output.more = more;
+    output.more |= more;
     gates::settle(&tx, &mut work, &mut data, opening).await?;
+    output.job_ended = work.ended_a_job();
     output.changed = work.write(&tx).await?;
 
     let mut elsewhere = false;
@@ -162,6 +190,14 @@ pub(super) async fn run(context: &mut Context, input: &Input) -> Result<Output, 
         store::request::forget(&tx, now, REQUESTS_FORGOTTEN_MAX).await?;
     }
     output.next_wake = store::task::next_not_before(&tx, now).await?;
+    if input.clock_set_back {
+        store::schedule::pull_forward(&tx, now).await?;
+    }
+    if input.fire || reschedules || input.clock_set_back {
+        // What is due still is more than one turn takes, or in the hands of another scheduler.
+        let again = if more_due { now } else { now + DUE_AGAIN };
+        output.next_due = Some(store::schedule::next_due(&tx).await?.map(|due| due.max(again)));
+    }
     let drains = input.orders.iter().any(Order::is_drain);
     if context.clustered && (left || elsewhere || drains) {
         store::scheduler::wake_others(&tx).await?;
@@ -176,6 +212,9 @@ pub(super) async fn run(context: &mut Context, input: &Input) -> Result<Output, 
     );
     Ok(output)
 }
+
+/// How long to leave a due schedule to another scheduler that has it in hand.
+const DUE_AGAIN: Duration = Duration::from_millis(5);
 
 /// How many kept answers one turn forgets at most.
 const REQUESTS_FORGOTTEN_MAX: u32 = 500;

@@ -10,6 +10,7 @@ pub mod read;
 pub mod request;
 mod row;
 pub mod runner;
+pub mod schedule;
 pub mod scheduler;
 pub(crate) mod sql;
 pub mod task;
