@@ -30,7 +30,7 @@ fmt: ## format the code
 	$(CARGO) fmt --all
 
 bench: ## measure against the floor of this machine (ARGS="--help" for more)
-	$(CARGO) build --release --workspace --bins
+	$(CARGO) build --release $(PARTS) -p baton-bench --bins
 	target/release/baton-bench $(ARGS)
 
 bench-smoke: ## run every benchmark small, in the debug build, to see that it works

@@ -14,6 +14,9 @@ use tonic_types::StatusExt as _;
 
 use crate::problem::{self, Located};
 
+/// How many problems of job files are drawn: nobody reads more of them before mending the first ones.
+const PROBLEMS_DRAWN_MAX: usize = 50;
+
 /// How the program ends. The numbers are part of the interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
@@ -148,6 +151,13 @@ impl Error {
         found
     }
 
+    /// How many more fields are wrong than the scheduler could tell in one answer.
+    pub fn violations_left_out(&self) -> usize {
+        let Self::Refused(status) = self else { return 0 };
+        let info = status.get_details_error_info();
+        info.and_then(|info| info.metadata.get("violations_left_out")?.parse().ok()).unwrap_or_default()
+    }
+
     /// What to do next, if there is something.
     pub fn next(&self) -> Option<String> {
         match self {
@@ -164,8 +174,11 @@ impl Error {
     pub fn to_text(&self, color: bool) -> String {
         let mut text = String::new();
         if let Self::Invalid(problems) = self {
-            for located in problems {
+            for located in problems.iter().take(PROBLEMS_DRAWN_MAX) {
                 let _ = writeln!(text, "{}", located.to_text(color));
+            }
+            if let Some(more) = problems.len().checked_sub(PROBLEMS_DRAWN_MAX).filter(|more| *more > 0) {
+                let _ = writeln!(text, "… and {more} more, which -o json lists\n");
             }
         }
         let _ = write!(text, "{} {self}", if color { "\x1b[1;31merror:\x1b[0m" } else { "error:" });
@@ -177,6 +190,9 @@ impl Error {
             }
             let line = if field.is_empty() { description } else { format!("{field}: {description}") };
             let _ = write!(text, "\n  {}", line.replace('\n', "\n  "));
+        }
+        if self.violations_left_out() > 0 {
+            let _ = write!(text, "\n  … and {} more", self.violations_left_out());
         }
         if let Some(next) = self.next() {
             let _ = write!(text, "\nnext: {next}");
@@ -205,6 +221,9 @@ impl Error {
         };
         if !violations.is_empty() {
             error["violations"] = violations.into();
+        }
+        if self.violations_left_out() > 0 {
+            error["violationsLeftOut"] = self.violations_left_out().into();
         }
         if let Some(next) = self.next() {
             error["next"] = next.into();

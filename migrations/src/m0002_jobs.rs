@@ -110,6 +110,8 @@ impl MigrationTrait for Migration {
             CREATE INDEX task_changed ON task (job_id, seq);
             -- The picker's order, so that a pick costs the same whatever waits behind it.
             CREATE INDEX task_queue ON task (class, priority DESC, queued_at, id) WHERE state = 'QUEUED';
+            -- What waits for a retry: when to look again is asked in every turn.
+            CREATE INDEX task_delayed ON task (not_before) WHERE state = 'QUEUED' AND not_before > 0;
             CREATE INDEX task_held ON task (runner_id) WHERE state IN ('DISPATCHED', 'RUNNING', 'TERMINATING');
             CREATE INDEX task_not_gone ON task (runner_id) WHERE NOT gone;
             CREATE INDEX task_shard_waiting ON task (group_id, shard_index)

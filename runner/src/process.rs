@@ -87,8 +87,10 @@ impl Processes {
         stop_at: StopAt,
         events: mpsc::UnboundedSender<Input>,
     ) {
+        let mut used = None;
         let end = match self.clone().launch(slot, task, spec, &stop_at).await {
             Ok(child) => {
+                used = Some(child.script.clone());
                 let started =
                     Input::Started { slot, task, pid: Some(child.pid.unsigned_abs()), start_time: child.start_time };
                 // Nobody listens only when the runner itself is being dropped; the task is ended all the same.
@@ -98,6 +100,10 @@ impl Processes {
             Err(reason) => End::not_started(reason),
         };
         let _ = events.send(Input::Ended { slot, task, end });
+        // Only then: what follows the task need not wait for it.
+        if let Some(script) = used {
+            self.tidy(task, script.as_deref());
+        }
     }
 
     async fn launch(
@@ -189,9 +195,9 @@ impl Processes {
         outputs.create().map_err(failed("make the output files"))
     }
 
-    /// Waits for the end of the child, ends it when told to, and clears up what it leaves.
+    /// Waits for the end of the child, ends it when told to, and whatever it leaves running.
     async fn see_through(&self, slot: u32, task: TaskRef, child: Child, mut stop_at: StopAt) -> End {
-        let Child { pid, pidfd, key, start_time, since, outputs, script } = child;
+        let Child { pid, pidfd, key, start_time, since, outputs, .. } = child;
         let pidfd = match watched(pidfd) {
             Ok(pidfd) => pidfd,
             // Out of memory or descriptors: the task cannot be watched, so it is not run.
@@ -200,7 +206,6 @@ impl Processes {
                 orphans::release(pid);
                 self.watchdog.gone(slot);
                 self.logs.ended(task);
-                self.tidy(task, script.as_deref());
                 return End::not_started(format!("cannot watch the process: {error}"));
             }
         };
@@ -245,7 +250,6 @@ impl Processes {
             }
             Vec::new()
         });
-        self.tidy(task, script.as_deref());
         let note = match killed {
             0 => String::new(),
             1 => "a process that it left behind was killed".to_owned(),

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
-use baton_tests::{Cluster, PATIENCE, processes};
+use baton_tests::{Cluster, PATIENCE, processes, soon};
 use rustix::process::Signal;
 use tokio::time::{Instant, sleep_until};
 
@@ -78,6 +78,8 @@ pub(crate) async fn reign(cluster: &mut Cluster, seed: u64, runners: usize, unti
                 processes::signal(dying.part.pid(), Signal::KILL);
                 processes::signal(inner, Signal::KILL);
                 dying.part.end(PATIENCE).await;
+                // Its lock on the state directory goes with it.
+                soon("the runner is gone too", || !processes::is_alive(inner)).await;
                 pause(absence).await;
                 start_again(cluster, &runner);
             }

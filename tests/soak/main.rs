@@ -11,16 +11,13 @@ mod random;
 mod settings;
 mod verdict;
 
-use std::{process::ExitCode, time::Duration};
+use std::process::ExitCode;
 
 use baton_tests::{RunnerSpec, World, v1::RunnerState};
 use tokio::{sync::watch, time::Instant};
 
 use crate::{client::Client, settings::Settings};
 
-/// Quick enough that losses happen within a short soak, slow enough for a busy machine.
-const BEAT: Duration = Duration::from_millis(500);
-const GRACE: Duration = Duration::from_millis(200);
 /// Clients that run jobs side by side.
 const CLIENTS: u64 = 4;
 const SLOTS: u32 = 4;
@@ -35,7 +32,7 @@ async fn main() -> ExitCode {
         }
     };
     println!("{settings}");
-    let mut world = World::on(settings.backend).beat(BEAT).grace(GRACE).schedulers(settings.schedulers);
+    let mut world = World::on(settings.backend).quick().schedulers(settings.schedulers);
     for number in 0..settings.runners {
         world = world.runner(RunnerSpec::named(&format!("runner-{number}")).slots(SLOTS));
     }

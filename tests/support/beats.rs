@@ -22,7 +22,7 @@ use tokio::{
 use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
 use tonic::{Request, Response, Status, Streaming, transport::Server};
 
-use crate::{Api, programs};
+use crate::Api;
 
 /// How many frames may wait in either direction, as many as fit on a real wire.
 const IN_FLIGHT: usize = 64;
@@ -74,9 +74,8 @@ pub struct Beats {
 }
 
 impl Beats {
-    /// Stands before a scheduler and lets everything pass.
-    pub async fn to(scheduler: SocketAddr) -> Self {
-        let address = programs::free_address();
+    /// Stands at this address before a scheduler and lets everything pass.
+    pub async fn at(address: SocketAddr, scheduler: SocketAddr) -> Self {
         let listener = TcpListener::bind(address).await.expect("a free address can be bound");
         let state = Arc::new(State {
             api: Api::to(scheduler),

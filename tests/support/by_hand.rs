@@ -64,7 +64,10 @@ impl ByHand {
             let why: Vec<_> = first.commands.iter().map(|command| format!("{:?}", command.disconnect)).collect();
             return Err(Status::aborted(format!("no welcome: {}", why.join(", "))));
         };
-        Ok(Self { hello, frames, commands, waiting: first.commands, seq: 1, ack: first.seq, welcome })
+        let mut session = Self { hello, frames, commands, waiting: first.commands, seq: 1, ack: first.seq, welcome };
+        // Nothing is given out before the verdicts are acknowledged.
+        session.say(Vec::new()).await;
+        Ok(session)
     }
 
     /// The same runner process dials again.
@@ -119,6 +122,27 @@ impl ByHand {
             }
         };
         timeout(PATIENCE, waiting).await.unwrap_or_else(|_| panic!("waited in vain for {}", kind.as_str_name()))
+    }
+
+    /// Beats idle until there is a RUN_NEW.
+    pub async fn idle_until_run(&mut self) -> SlotCommand {
+        loop {
+            self.beat_idle().await;
+            // The scheduler answers each beat, so each turn of this loop waits for one frame at least.
+            let waiting = async {
+                while self.waiting.is_empty() {
+                    let frame = self.commands.message().await.ok().flatten()?;
+                    self.ack = frame.seq;
+                    self.waiting = frame.commands;
+                }
+                Some(self.waiting.remove(0))
+            };
+            let command = timeout(PATIENCE, waiting).await.expect("a beat is answered in time");
+            let command = command.expect("the stream lives");
+            if command.kind() == CommandKind::RunNew {
+                return command;
+            }
+        }
     }
 
     /// Waits for the next RUN_NEW.

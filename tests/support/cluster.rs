@@ -26,6 +26,7 @@ pub struct World {
     beat: Duration,
     grace: Duration,
     schedulers: usize,
+    fronts: bool,
     runners: Vec<RunnerSpec>,
 }
 
@@ -101,6 +102,7 @@ impl World {
             beat: Duration::from_secs(2),
             grace: Duration::from_millis(500),
             schedulers: 1,
+            fronts: false,
             runners: Vec::new(),
         }
     }
@@ -116,6 +118,11 @@ impl World {
         self
     }
 
+    /// With beats that a busy machine still keeps, and a loss that a test can wait for: after 6 s.
+    pub fn quick(self) -> Self {
+        self.beat(Duration::from_secs(1)).grace(Duration::from_millis(200))
+    }
+
     /// With this grace for processes that are ended.
     pub fn grace(mut self, grace: Duration) -> Self {
         self.grace = grace;
@@ -125,6 +132,13 @@ impl World {
     /// With so many schedulers.
     pub fn schedulers(mut self, count: usize) -> Self {
         self.schedulers = count;
+        self
+    }
+
+    /// Whose schedulers tell runners to dial [`Cluster::front`], where the test puts a proxy: a runner that knew the
+    /// real address would go round it.
+    pub fn with_fronts(mut self) -> Self {
+        self.fronts = true;
         self
     }
 
@@ -146,11 +160,14 @@ impl World {
             fs::create_dir(directory.path().join(name)).expect("a directory can be made");
         }
         let database = Database::create(self.backend, directory.path());
-        let addresses = (0..self.schedulers).map(|_| programs::free_address()).collect();
+        let some = |count: usize| (0..count).map(|_| programs::free_address()).collect();
+        let addresses = some(self.schedulers);
+        let fronts = some(if self.fronts { self.schedulers } else { 0 });
         let mut cluster = Cluster {
             schedulers: Vec::new(),
             runners: Vec::new(),
             addresses,
+            fronts,
             beat: self.beat,
             grace: self.grace,
             database,
@@ -250,6 +267,7 @@ pub struct Cluster {
     runners: Vec<Runner>,
     schedulers: Vec<Part>,
     addresses: Vec<SocketAddr>,
+    fronts: Vec<SocketAddr>,
     beat: Duration,
     grace: Duration,
     database: Database,
@@ -290,6 +308,11 @@ impl Cluster {
     /// Where the scheduler with this number listens.
     pub fn address_of(&self, index: usize) -> SocketAddr {
         self.addresses[index]
+    }
+
+    /// Where runners are told to dial the scheduler with this number: a place for a proxy ([`World::with_fronts`]).
+    pub fn front(&self, index: usize) -> SocketAddr {
+        self.fronts[index]
     }
 
     /// Where the first scheduler listens.
@@ -339,6 +362,9 @@ impl Cluster {
         command
             .args(["--listen", &self.addresses[index].to_string(), "--database-url", self.database.url(), "--no-auth"])
             .args(["--heartbeat-interval", &milliseconds(self.beat), "--grace", &milliseconds(self.grace)]);
+        if let Some(front) = self.fronts.get(index) {
+            command.args(["--advertise", &front.to_string()]);
+        }
         command
     }
 

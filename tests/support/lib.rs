@@ -29,6 +29,7 @@ pub use grpcurl::Grpcurl;
 pub use jobs::{Asked, View, is_over, job, one_task};
 pub use marks::{Gate, Marks};
 pub use part::Part;
+pub use postgres::durable;
 pub use stories::tell;
 pub use wait::{PATIENCE, eventually, soon};
 

@@ -5,7 +5,10 @@ use std::{
     io::{BufRead, BufReader},
     path::PathBuf,
     process::{Child, Command, Stdio},
-    sync::OnceLock,
+    sync::{
+        OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use crate::programs;
@@ -13,11 +16,20 @@ use crate::programs;
 /// Set to `required` where a missing server must fail the tests instead of being told.
 const SETTING: &str = "BATON_TEST_POSTGRES";
 
+/// Whether the server syncs its commits to disk.
+static DURABLE: AtomicBool = AtomicBool::new(false);
+
+/// Has the private PostgreSQL of this process sync its commits to disk, as one that is measured must and one that is
+/// tested need not. Only before it is started, by whoever asks for it first.
+pub fn durable() {
+    DURABLE.store(true, Ordering::Relaxed);
+}
+
 /// Starts the server, waits for the end of its standard input (this process is gone, however it ended), then takes
 /// server and data away. PostgreSQL refuses to run as root, so root starts it as somebody else.
 const KEEPER: &str = r#"
 set -eu
-dir=$1 bin=$2 port=$3
+dir=$1 bin=$2 port=$3 fsync=$4
 as=
 if [ "$(id -u)" = 0 ]; then
   user=nobody
@@ -33,7 +45,7 @@ if ! $as "$bin/initdb" -D "$dir/data" -U baton -A trust -E UTF8 --no-sync > "$di
   exit 1
 fi
 $as "$bin/postgres" -D "$dir/data" -p "$port" -c listen_addresses=127.0.0.1 -c unix_socket_directories= \
-  -c fsync=off -c max_connections=300 -c shared_buffers=64MB >> "$dir/log" 2>&1 < /dev/null &
+  -c fsync=$fsync -c max_connections=300 -c shared_buffers=64MB >> "$dir/log" 2>&1 < /dev/null &
 server=$!
 trap 'kill -QUIT $server 2> /dev/null; wait $server 2> /dev/null; cd /; rm -rf "$dir"' EXIT
 tries=0
@@ -82,6 +94,7 @@ impl Postgres {
             .arg(&directory)
             .arg(&programs)
             .arg(port.to_string())
+            .arg(if DURABLE.load(Ordering::Relaxed) { "on" } else { "off" })
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()

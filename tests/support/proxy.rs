@@ -102,7 +102,11 @@ pub struct Proxy {
 impl Proxy {
     /// Stands before `target`, with fair weather.
     pub async fn to(target: SocketAddr) -> Self {
-        let address = programs::free_address();
+        Self::at(programs::free_address(), target).await
+    }
+
+    /// Stands at this address, before `target`, with fair weather.
+    pub async fn at(address: SocketAddr, target: SocketAddr) -> Self {
         let listener = TcpListener::bind(address).await.expect("a free address can be bound");
         let weather = Arc::new(watch::Sender::new(Weather::default()));
         let accepting = tokio::spawn(accept(listener, target, weather.clone()));

@@ -34,11 +34,13 @@ pub async fn run(context: &Context, args: Args) -> Result<Exit, Error> {
     Ok(Exit::Ok)
 }
 
-/// The answer in a sentence, the checks in order, what would help.
+/// The answer in a sentence, the checks in order (those behind what holds are only named), what would help.
 fn lines(response: &ExplainResponse) -> Vec<Line> {
     let mut lines = vec![Line::new().with(&response.summary, Tone::Bold)];
-    let width = response.checks.iter().map(|check| check.name.chars().count()).max().unwrap_or(0);
-    for check in &response.checks {
+    let held = response.checks.iter().position(|check| check.state() == CheckState::Holds);
+    let (reached, beyond) = response.checks.split_at(held.map_or(response.checks.len(), |held| held + 1));
+    let width = reached.iter().map(|check| check.name.chars().count()).max().unwrap_or(0);
+    for check in reached {
         let (glyph, tone) = match check.state() {
             CheckState::Passed => ("✔", Tone::Good),
             CheckState::Holds => ("✖", Tone::Bad),
@@ -48,6 +50,10 @@ fn lines(response: &ExplainResponse) -> Vec<Line> {
         let mut line = Line::new().with("  ", Tone::Plain).with(glyph, tone).with(format!(" {}", check.name), detail);
         line.pad_to(width + 6);
         lines.push(line.with(&check.detail, detail));
+    }
+    if !beyond.is_empty() {
+        let names: Vec<&str> = beyond.iter().map(|check| check.name.as_str()).collect();
+        lines.push(Line::new().with(format!("  · not reached: {}", names.join(", ")), Tone::Dim));
     }
     for (index, fix) in response.fixes.iter().enumerate() {
         lines.push(Line::new().with(if index == 0 { "fix: " } else { "     " }, Tone::Bold).with(fix, Tone::Plain));
@@ -72,8 +78,10 @@ mod tests {
             summary: "publish is QUEUED for 3m12s: no runner may take it".into(),
             checks: vec![
                 check("parents", CheckState::Passed, "4 of 4 finished"),
-                check("runner labels", CheckState::Holds, "needs zone=b; no runner has it"),
                 check("retry delay", CheckState::NotApplicable, "none"),
+                check("labels", CheckState::Holds, "needs zone=b; no runner has it"),
+                check("slots", CheckState::NotApplicable, "not reached"),
+                check("dispatch", CheckState::NotApplicable, "not reached"),
             ],
             fixes: vec!["baton-runner --label zone=b".into(), "or change the task's runner.match_labels".into()],
             ..ExplainResponse::default()
@@ -83,9 +91,10 @@ mod tests {
             lines,
             [
                 "publish is QUEUED for 3m12s: no runner may take it",
-                "  ✔ parents        4 of 4 finished",
-                "  ✖ runner labels  needs zone=b; no runner has it",
-                "  · retry delay    none",
+                "  ✔ parents      4 of 4 finished",
+                "  · retry delay  none",
+                "  ✖ labels       needs zone=b; no runner has it",
+                "  · not reached: slots, dispatch",
                 "fix: baton-runner --label zone=b",
                 "     or change the task's runner.match_labels",
             ]

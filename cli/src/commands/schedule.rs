@@ -148,8 +148,11 @@ impl PreviewArgs {
 
 fn shown(spec: &Spec, from: Timestamp, count: u32, language: Language) -> Result<Preview, String> {
     let schedule = Schedule::new(spec, "preview", from, &[]).map_err(|problems| {
-        problems.iter().map(|problem| format!("--{}: {}", problem.field.replace('_', "-"), problem.message))
-            .collect::<Vec<_>>().join("\n")
+        problems
+            .iter()
+            .map(|problem| format!("--{}: {}", problem.field.replace('_', "-"), problem.message))
+            .collect::<Vec<_>>()
+            .join("\n")
     })?;
     schedule.preview(from, count, language).map_err(|fault| fault.to_string())
 }
@@ -204,7 +207,8 @@ mod tests {
     fn what_never_fires_has_no_fires_and_what_cannot_be_read_is_refused() {
         let never = shown(&Spec::cron("0 0 30 2 *", ""), from("2026-01-01T00:00:00Z"), 5, Language::English);
         assert!(matches!(never, Ok(Preview { ref fires, end: Some(Next::Never), .. }) if fires.is_empty()));
-        let refused = shown(&Spec::cron("0 25 * * *", "Mars/Olympus"), from("2026-01-01T00:00:00Z"), 5, Language::English);
+        let refused =
+            shown(&Spec::cron("0 25 * * *", "Mars/Olympus"), from("2026-01-01T00:00:00Z"), 5, Language::English);
         let refused = refused.unwrap_err();
         assert!(refused.contains("--cron: ") && refused.contains("--time-zone: "), "{refused}");
     }

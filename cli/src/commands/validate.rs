@@ -102,7 +102,14 @@ pub fn locate(file: &JobFile, error: Error) -> Error {
         })
         .collect();
     match located {
-        Some(located) if !located.is_empty() => Error::Invalid(located),
+        Some(mut located) if !located.is_empty() => {
+            if error.violations_left_out() > 0 {
+                let message = format!("the scheduler found {} more problems", error.violations_left_out());
+                let problem = Problem::new(Path::default(), message);
+                located.push(Located { file: file.name.clone(), text: text.clone(), problem });
+            }
+            Error::Invalid(located)
+        }
         _ => error,
     }
 }

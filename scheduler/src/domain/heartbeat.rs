@@ -112,6 +112,8 @@ impl TaskResult {
             EndReason::Exit => match self.exit_code {
                 Some(0) => return String::new(),
                 Some(code) => format!("exit code {code}"),
+                // Its runner refused what it left behind, and says why.
+                None if !self.message.is_empty() => return self.message.clone(),
                 None => "ended without an exit code".to_owned(),
             },
             EndReason::Signal => match self.signal {
@@ -429,7 +431,7 @@ mod tests {
 
     #[test]
     fn the_second_host_with_an_id_waits_until_the_first_is_lost() {
-        let lost_after = Duration::from_secs(60);
+        let lost_after = Duration::from_mins(1);
         let known = Known {
             install_id: "a".into(),
             boot_id: "1".into(),

@@ -254,7 +254,7 @@ async fn admit(
             Admission::NewBoot => "its runner was restarted",
             _ => "its runner was lost",
         };
-        end(work, id, ending, reason.to_owned(), None);
+        end(work, id, ending, reason, None);
     }
     info!(runner.id = %hello.runner_id, session.id = %session, ?admission, "runner connected");
     let drained = row.is_some_and(|row| row.drained);
@@ -275,7 +275,7 @@ fn settle_item(work: &mut Work, item: &SlotReport, reference: TaskRef) -> Verdic
                 Some(result) => {
                     finish(work, reference.task, result);
                 }
-                None => end(work, reference.task, Ending::Failure, "it ended without a result".to_owned(), None),
+                None => end(work, reference.task, Ending::Failure, "it ended without a result", None),
             }
             Verdict::Ack
         }
@@ -304,11 +304,11 @@ fn apply(work: &mut Work, fact: &Fact) -> Outcome {
             work.happen(id, Event::Started, "");
         }
         News::Result(result) => refused = finish(work, id, result),
-        News::Ended(ending, message) => end(work, id, *ending, message.clone(), None),
+        News::Ended(ending, message) => end(work, id, *ending, message, None),
         News::IdlePastAck => {
             let message =
                 if state == TaskState::Dispatched { "failed to start" } else { "its runner no longer has it" };
-            end(work, id, heartbeat::idle_past_ack(state), message.to_owned(), None);
+            end(work, id, heartbeat::idle_past_ack(state), message, None);
         }
         News::Unrenderable(_) => {}
     }
@@ -324,21 +324,21 @@ fn finish(work: &mut Work, id: Uuid, result: &TaskResult) -> String {
     };
     match parsed {
         Ok(output) => {
-            end(work, id, result.ending(), result.reason(), Some(result));
+            end(work, id, result.ending(), &result.reason(), Some(result));
             let finished = work.task(id).is_some_and(|task| task.state == TaskState::Finished);
             work.edit(id).output = if finished && !output.is_null() { output.to_string() } else { String::new() };
             String::new()
         }
         Err(why) => {
             let reason = format!("result refused: {why}");
-            end(work, id, Ending::Failure, reason.clone(), Some(result));
+            end(work, id, Ending::Failure, &reason, Some(result));
             reason
         }
     }
 }
 
 /// Ends a dispatch: the task ends, or is tried again.
-pub(super) fn end(work: &mut Work, id: Uuid, ending: Ending, reason: String, result: Option<&TaskResult>) {
+pub(super) fn end(work: &mut Work, id: Uuid, ending: Ending, reason: &str, result: Option<&TaskResult>) {
     let task = work.task(id).expect("the task is in hand");
     let (state, kind, counters, node, job) = (task.state, task.kind, task.counters, task.node, task.job_id);
     let plan = work.plan(job);
@@ -355,12 +355,13 @@ pub(super) fn end(work: &mut Work, id: Uuid, ending: Ending, reason: String, res
         row.stdout_bytes = i64::try_from(result.stdout_bytes).unwrap_or(i64::MAX);
         row.stderr_bytes = i64::try_from(result.stderr_bytes).unwrap_or(i64::MAX);
     }
-    let mut reason = cut(&reason);
+    let mut reason = cut(reason);
     if decision.poison {
         reason = format!("poison: its runner died under it {} times", decision.counters.deaths);
     } else if decision.state == TaskState::Terminated {
-        // Why it was ended is said already; how it ended is of no interest.
-        reason.clone_from(&work.task(id).expect("the task is in hand").reason);
+        // Why it was ended is said already; how it ended matters only where nobody saw it.
+        let why = &work.task(id).expect("the task is in hand").reason;
+        reason = if matches!(ending, Ending::Lost { .. }) { cut(&format!("{why}; {reason}")) } else { why.clone() };
     } else if decision.state == TaskState::Queued && !decision.archive {
         reason = format!("given back: {reason}");
     }
@@ -383,7 +384,7 @@ pub(super) fn end_all(work: &mut Work, tasks: Vec<TaskRow>, ending: impl Fn(&Tas
         let task = work.task(id).expect("the task is in hand");
         if task.state.holds_slot() {
             let ending = ending(task);
-            end(work, id, ending, reason.to_owned(), None);
+            end(work, id, ending, reason, None);
         }
     }
 }

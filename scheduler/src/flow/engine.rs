@@ -26,8 +26,8 @@ use super::{
     plan::Plans,
     pulse::{Pulse, Seen},
     request::{self, Applied, Apply, Delete, Run, Terminate},
-    sessions::{self, Given, Opening, Session, Sessions, ToEnd},
-    turn::{self, Context, Input, Output},
+    sessions::{self, Given, Opening, Session, Sessions, ToEnd, Told},
+    turn::{self, Agenda, Context, Input, Output},
 };
 use crate::{
     domain::{
@@ -52,6 +52,9 @@ const FACTS_MAX: usize = 2_000;
 const ORDER_PATIENCE: Duration = Duration::from_secs(5);
 /// How often the engine looks at the database unasked: it only repairs what a lost signal left undone.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+/// How long the report that a task runs may wait for something else to make a turn with. Nobody waits for it, and of a
+/// task that is over within this time it costs no commit of its own, nor does its result wait for one.
+const STARTED_PATIENCE: Duration = Duration::from_millis(10);
 /// The wait before a failed turn is tried again, doubled with each failure.
 const RETRY_BASE: Duration = Duration::from_millis(20);
 /// The longest sleep: what is further away is asked for again.
@@ -254,8 +257,10 @@ struct Loop {
     leaving: Vec<Leaving>,
     draining: Vec<(String, Uuid, bool)>,
 
-    /// Something may be there to be picked or expanded.
+    /// Something is there for a turn to do.
     due: bool,
+    /// Until when the reports that tasks run may wait for that.
+    started_until: Option<Instant>,
     look_at: Instant,
     sweep_at: Instant,
     retry_wait: Duration,
@@ -265,6 +270,8 @@ struct Loop {
     wake_at: Option<Instant>,
     /// When the next schedule is due.
     fire_at: Option<Instant>,
+    /// Something waits for the end of a job.
+    waiters: bool,
     /// A job ended in the last turn: the next one looks who waited for that.
     job_ended: bool,
     /// The time of the last turn, by the database and by this machine.
@@ -295,6 +302,7 @@ impl Loop {
             leaving: Vec::new(),
             draining: Vec::new(),
             due: true,
+            started_until: None,
             look_at: now,
             sweep_at: now + timing.sweep_interval,
             retry_wait: RETRY_BASE,
@@ -302,6 +310,7 @@ impl Loop {
             singly: 0,
             wake_at: None,
             fire_at: None,
+            waiters: false,
             job_ended: false,
             clock: None,
             clock_set_back: true,
@@ -390,7 +399,11 @@ impl Loop {
             Some(drain) => self.draining.push((session.runner.clone(), id, drain == Drain::Draining)),
             None => {}
         }
-        self.due |= !told.is_empty() || frame.ack == 1 || frame.drain.is_some();
+        let started = |told: &Told| matches!(told.news, News::Started);
+        if told.iter().any(started) {
+            self.started_until.get_or_insert(now + STARTED_PATIENCE);
+        }
+        self.due |= !told.iter().all(started) || frame.ack == 1 || frame.drain.is_some();
         self.facts.extend(told.into_iter().map(|told| Fact {
             source: Some((id, told.slot)),
             task: told.task,
@@ -408,10 +421,13 @@ impl Loop {
         }
         if self.wake_at.is_some_and(|at| at <= now) {
             self.wake_at = None;
+            self.look_at = now;
+        }
+        if self.started_until.is_some_and(|until| until <= now) {
             self.due = true;
         }
         self.due |= self.fire_at.is_some_and(|at| at <= now);
-        let waiting = !self.orders.is_empty() || !self.callers.is_empty() || !self.facts.is_empty();
+        let waiting = !self.orders.is_empty() || !self.callers.is_empty();
         waiting || self.due || self.look_at <= now || !self.leaving.is_empty() || !self.draining.is_empty()
     }
 
@@ -420,7 +436,7 @@ impl Loop {
             return LOOK_INTERVAL;
         }
         let mut until = self.look_at;
-        for at in [self.wake_at, self.fire_at].into_iter().flatten() {
+        for at in [self.wake_at, self.started_until, self.fire_at].into_iter().flatten() {
             until = until.min(at);
         }
         if let Some(at) = self.retry_at {
@@ -467,13 +483,15 @@ impl Loop {
             leaving: std::mem::take(&mut self.leaving),
             draining: std::mem::take(&mut self.draining),
             idle,
-            owed: look.then(|| self.sessions.ids()),
+            look: look.then(|| self.sessions.ids()),
             sweep,
             fire,
             job_ended: std::mem::take(&mut self.job_ended),
             clock_set_back: std::mem::take(&mut self.clock_set_back),
         });
-        self.due = false;
+        // What one turn has no room for is a reason for the next.
+        self.due = !self.facts.is_empty();
+        self.started_until = None;
         let mut context = self.context.take().expect("no turn is under way");
         let offered = input.idle.iter().map(|idle| idle.session).collect();
         let given = input.clone();
@@ -516,8 +534,11 @@ impl Loop {
         let things = input.orders.len() + input.hellos.len() + input.facts.len();
         self.due = true;
         self.job_ended |= input.job_ended;
-        self.fire_at = if input.fire { Some(Instant::now()) } else { self.fire_at };
+        self.fire_at = if input.fire { Some(now) } else { self.fire_at };
         self.clock_set_back |= input.clock_set_back;
+        if input.look.is_some() {
+            self.look_at = now;
+        }
         self.leaving.extend(input.leaving.iter().cloned());
         self.draining.extend(input.draining.iter().cloned());
         if error.is_contended() {
@@ -555,13 +576,12 @@ impl Loop {
             let _ = caller.reply.send(Err(Refusal::Unavailable));
         }
         for fact in &input.facts {
-            match &fact.news {
+            if matches!(fact.news, News::Result(_)) {
                 // Told anew without what the runner said, which is what the database may have refused.
-                News::Result(_) => self.facts.push_front(Fact {
-                    news: News::Ended(Ending::Failure, format!("result refused: {error}")),
-                    ..fact.clone()
-                }),
-                _ => error!(task.id = %fact.task.task, "a report could not be recorded and was dropped"),
+                let news = News::Ended(Ending::Failure, format!("result refused: {error}"));
+                self.facts.push_front(Fact { news, ..fact.clone() });
+            } else {
+                error!(task.id = %fact.task.task, "a report could not be recorded and was dropped");
             }
         }
         self.back_off(now);
@@ -667,6 +687,7 @@ impl Loop {
                 self.drain_runner(&runner, drained, "", now);
             }
         }
+        self.due |= !output.unrenderable.is_empty();
         self.facts.extend(output.unrenderable.into_iter().map(|(task, job_id, reason)| Fact {
             source: None,
             task,
@@ -675,13 +696,21 @@ impl Loop {
         }));
         let read_at = output.read_at.unwrap_or(now);
         let instant = |at: Timestamp| read_at + at.since(output.now).min(WAKE_MAX);
-        self.wake_at = output.next_wake.map(instant);
-        if let Some(due) = output.next_due {
+        if let Some(at) = output.next_wake.map(instant) {
+            self.wake_at = Some(self.wake_at.map_or(at, |known| known.min(at)));
+        }
+        if let Some(Agenda { due, waiters }) = output.agenda {
             self.fire_at = due.map(instant);
+            self.waiters = waiters;
         }
         self.watch_clock(output.now, read_at);
-        self.job_ended |= output.job_ended;
-        self.due |= output.more || output.job_ended;
+        if output.job_ended && self.waiters {
+            self.job_ended = true;
+            self.due = true;
+        }
+        if output.more {
+            self.look_at = now;
+        }
         self.engine.changes.publish(output.changed);
     }
 

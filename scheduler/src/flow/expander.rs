@@ -15,8 +15,13 @@ use crate::{
 /// How many nodes become rows in one turn: a job of 100,000 tasks must not hold up everybody else's.
 const NODES_MAX: u32 = 5_000;
 
-/// How many jobs are taken up in one turn.
+/// How many jobs that an earlier turn left are taken up in one turn.
 pub(super) const JOBS_MAX: u32 = 200;
+
+/// Jobs whose tasks are not all written: those that a turn had no room for, and those of a scheduler that is gone.
+pub(super) async fn left(tx: &Tx) -> Result<Vec<Uuid>, store::Error> {
+    store::job::to_expand(tx, JOBS_MAX).await
+}
 
 /// Writes the next tasks of jobs that are CREATED; with its last task a job becomes RUNNING. Nothing of a job is queued
 /// before. Returns the tasks whose gates are open from the start, and whether a job is still unfinished.

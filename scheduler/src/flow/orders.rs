@@ -76,6 +76,11 @@ impl Order {
         }
     }
 
+    /// What tells it from another request, when its caller gave it an id.
+    fn request(&self) -> Option<(&'static str, &Caller)> {
+        self.caller().filter(|(_, caller)| !caller.request_id.is_empty())
+    }
+
     fn configs(&self) -> Vec<(String, String)> {
         match self {
             Self::Apply(order) => {
@@ -98,31 +103,31 @@ impl Order {
     }
 }
 
-/// Claims the request ids of orders, first of all: a twin that is under way elsewhere is waited for.
-pub(super) async fn claim(tx: &Tx, orders: &[Order]) -> Result<Vec<Claim>, store::Error> {
+/// Claims the request ids of orders, first of all: a twin that is under way elsewhere is waited for. None for an
+/// order whose twin comes earlier in this turn: it is claimed once that one is carried out.
+pub(super) async fn claim(tx: &Tx, orders: &[Order]) -> Result<Vec<Option<Claim>>, store::Error> {
     let mut claims = Vec::with_capacity(orders.len());
     let mut seen = BTreeSet::new();
     for order in orders {
-        let Some((method, caller)) = order.caller().filter(|(_, caller)| !caller.request_id.is_empty()) else {
-            claims.push(Claim::New);
-            continue;
-        };
-        if !seen.insert((method, &caller.principal, &caller.request_id)) {
-            claims.push(Claim::Twin);
-            continue;
-        }
-        let now = store::scheduler::now(tx).await?;
-        let Caller { principal, request_id, body_hash } = caller;
-        claims.push(store::request::claim(tx, principal, method, request_id, body_hash, now).await?);
+        let is_first =
+            order.request().is_none_or(|(method, caller)| seen.insert((method, &caller.principal, &caller.request_id)));
+        claims.push(if is_first { Some(claim_one(tx, order).await?) } else { None });
     }
     Ok(claims)
 }
 
+async fn claim_one(tx: &Tx, order: &Order) -> Result<Claim, store::Error> {
+    let Some((method, Caller { principal, request_id, body_hash })) = order.request() else { return Ok(Claim::New) };
+    let now = store::scheduler::now(tx).await?;
+    store::request::claim(tx, principal, method, request_id, body_hash, now).await
+}
+
 /// Locks the job configs that orders are about, in one order everywhere.
-pub(super) async fn lock_configs(tx: &Tx, orders: &[Order], claims: &[Claim]) -> Result<Configs, store::Error> {
+pub(super) async fn lock_configs(tx: &Tx, orders: &[Order], claims: &[Option<Claim>]) -> Result<Configs, store::Error> {
     let mut names: BTreeSet<(String, String)> = BTreeSet::new();
     for (order, claim) in orders.iter().zip(claims) {
-        if *claim == Claim::New {
+        // A twin has to be carried out itself when the one before it fails.
+        if matches!(claim, Some(Claim::New) | None) {
             names.extend(order.configs());
         }
     }
@@ -136,11 +141,15 @@ pub(super) async fn pass(
     context: &mut Context,
     work: &mut Work,
     orders: &[Order],
-    claims: Vec<Claim>,
+    claims: Vec<Option<Claim>>,
     mut configs: Configs,
 ) -> Result<Vec<OrderAnswer>, store::Error> {
     let mut answers: Vec<OrderAnswer> = Vec::with_capacity(orders.len());
     for (order, claim) in orders.iter().zip(claims) {
+        let claim = match claim {
+            Some(claim) => claim,
+            None => claim_one(tx, order).await?,
+        };
         let answer = match claim {
             Claim::New => {
                 let answer = carry_out(tx, context, work, order, &mut configs).await?;
@@ -152,7 +161,6 @@ pub(super) async fn pass(
                 reason: "REQUEST_ID_REUSED",
                 message: "this request_id was used for another request; use a new one".to_owned(),
             }),
-            Claim::Twin => order.failed(Error::Busy("the same request is being carried out; repeat it".to_owned())),
         };
         answers.push(answer);
     }
@@ -161,9 +169,7 @@ pub(super) async fn pass(
 
 /// Keeps what an order came to for its repetitions. A failure is not kept: it may be repeated and succeed.
 async fn keep(tx: &Tx, order: &Order, answer: &OrderAnswer) -> Result<(), store::Error> {
-    let Some((method, caller)) = order.caller().filter(|(_, caller)| !caller.request_id.is_empty()) else {
-        return Ok(());
-    };
+    let Some((method, caller)) = order.request() else { return Ok(()) };
     let kept = match answer {
         OrderAnswer::Applied(Ok(applied)) => serde_json::to_string(applied),
         OrderAnswer::Job(Ok(job)) => serde_json::to_string(job),

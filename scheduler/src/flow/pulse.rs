@@ -99,14 +99,14 @@ impl Pulse {
         self.touched_at = now;
     }
 
-    /// Commits what was heard, and this scheduler's own sign of life once a beat.
+    /// Commits what was heard, and from time to time this scheduler's own sign of life.
     pub(super) fn beat(&mut self, heard: Vec<(String, Uuid, u64)>, engine: Engine, now: Instant) {
         let own = self.own_at <= now;
         if self.under_way || (heard.is_empty() && !own) {
             return;
         }
         if own {
-            self.own_at = now + self.timing.heartbeat_interval.min(OWN_INTERVAL_MAX);
+            self.own_at = now + own_interval(&self.timing);
         }
         self.under_way = true;
         let (store, scheduler, alive_for) = (self.store.clone(), self.scheduler, self.timing.lost_after);
@@ -155,8 +155,11 @@ impl Pulse {
     }
 }
 
-/// A scheduler gives its own sign of life at least this often.
-const OWN_INTERVAL_MAX: Duration = Duration::from_secs(10);
+/// A scheduler gives its own sign of life so often that, with nothing else to do, its touch does not count as broken
+/// because one of them comes late.
+fn own_interval(timing: &Timing) -> Duration {
+    timing.touch_gap / 4
+}
 
 async fn commit(
     store: &Store,
@@ -185,4 +188,29 @@ async fn commit(
     let sessions =
         heard.iter().filter(|(_, session, _)| touched.contains(session)).map(|(_, session, seq)| (*session, *seq));
     Ok(Seen::Committed { sessions: sessions.collect(), superseded, drained, addresses, clock })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::testing;
+
+    #[tokio::test]
+    async fn a_scheduler_that_hears_nobody_may_judge_all_the_same() {
+        for beat in [Duration::from_millis(100), Duration::from_millis(500), Duration::from_secs(10)] {
+            let timing = Timing::from_beat(beat, beat / 10);
+            let world = testing::sqlite().await;
+            let mut pulse = Pulse::new(world.store.clone(), timing, Uuid::now_v7(), String::new());
+            let start = Instant::now();
+            let mut now = start;
+            while now < start + timing.lost_after {
+                assert!(!pulse.may_judge(now), "too early to judge");
+                // Each of its own signs of life comes late by as much as its interval.
+                now += own_interval(&timing) * 2;
+                pulse.touched(now);
+            }
+            assert!(pulse.may_judge(now), "with beats of {beat:?}");
+            assert!(!pulse.may_judge(now + timing.touch_gap * 2), "out of touch");
+        }
+    }
 }

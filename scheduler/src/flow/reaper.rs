@@ -28,8 +28,9 @@ pub(super) async fn silent(tx: &Tx, timing: &Timing) -> Result<Vec<String>, stor
     store::runner::silent(tx, Timestamp(now.0 - micros(timing.lost_after)), now, RUNNERS_MAX).await
 }
 
-/// Jobs whose time is over.
-pub(super) async fn late_jobs(tx: &Tx, now: Timestamp) -> Result<Vec<Uuid>, store::Error> {
+/// Jobs whose time seems to be over; whether it is, is decided under their lock.
+pub(super) async fn late_jobs(tx: &Tx) -> Result<Vec<Uuid>, store::Error> {
+    let now = store::scheduler::now(tx).await?;
     store::job::past_deadline(tx, now, JOBS_MAX).await
 }
 
@@ -64,7 +65,7 @@ pub(super) async fn pass(
         let silence = work.now.since(known.last_seen_at);
         warn!(runner.id = %id, silence_s = silence.as_secs(), tasks = tasks.len(), "runner lost");
         // Every dispatch carries self-stop: by now the runner or its watchdog has ended what it had.
-        let reason = format!("its runner {id} was not heard for {} s", silence.as_secs());
+        let reason = format!("runner {id} lost: not heard for {} s", silence.as_secs());
         dispatcher::end_all(work, tasks, |_| Ending::Lost { death: false }, &reason);
         store::runner::end_session(tx, id).await?;
         output.lost.push((id.clone(), session));

@@ -1,5 +1,7 @@
 //! The engine with a runner played by the test, on each database.
 
+mod explain;
+mod graphs;
 mod schedules;
 
 use std::{collections::BTreeMap, time::Duration};
@@ -72,6 +74,26 @@ impl Scene {
             reason: String::new(),
         };
         self.engine.terminate(order).await.unwrap()
+    }
+
+    /// Waits until a job with this many tasks in this state is there.
+    async fn until(&self, job: Uuid, count: i64, state: TaskState) {
+        tokio::time::timeout(PATIENCE, async {
+            let mut changes = self.engine.subscribe(job);
+            loop {
+                let tx = self.world.store.begin().await.unwrap();
+                let text = "SELECT count(*) AS count FROM task WHERE job_id = :job AND state = :state";
+                let params = [("job", job.into()), ("state", state.word().into())];
+                let rows = tx.query(store::sql::statement(tx.backend(), text, &params)).await.unwrap();
+                drop(tx);
+                if rows[0].try_get::<i64>("", "count").unwrap() == count {
+                    return;
+                }
+                changes.changed().await;
+            }
+        })
+        .await
+        .expect("the tasks come to this state");
     }
 
     /// Waits until the job has ended, then tells how it and its tasks ended.
@@ -388,6 +410,9 @@ async fn a_repeated_request_makes_no_second_job() {
         let first = scene.run_as("once").await;
         assert_eq!(scene.run_as("once").await, first);
         assert_ne!(scene.run_as("twice").await, first);
+        // At once they come into one turn, or the later ones find the answer: each gets the same job.
+        let (one, two, three) = tokio::join!(scene.run_as("thrice"), scene.run_as("thrice"), scene.run_as("thrice"));
+        assert_eq!((one, one), (two, three));
     }
 }
 
@@ -409,5 +434,49 @@ async fn a_disabled_task_is_skipped_and_its_child_decides_by_its_rule() {
         assert_eq!(tasks["off"], (TaskState::Skipped, "it is disabled".into()));
         assert_eq!(tasks["goes-on"].0, TaskState::Finished);
         assert_eq!(tasks["needs"].0, TaskState::Skipped);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_task_is_seen_running_though_nothing_else_happens() {
+    for scene in Scene::on_each_database().await {
+        scene.apply(vec![task("a", &[])]).await;
+        let mut runner = Puppet::dial(&scene, hello("r", "1", 1, 1)).await;
+        let job = scene.run().await;
+        let (slot, a, _) = runner.next_run().await;
+        runner.say(vec![report(slot, SlotStatus::Running, Some(a))]).await;
+        scene.until(job, 1, TaskState::Running).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_larger_than_a_turn_is_written_by_the_turns_that_follow() {
+    for scene in Scene::on_each_database().await {
+        scene.apply((0..5_100).map(|number| task(&format!("t{number}"), &[])).collect()).await;
+        let job = scene.run().await;
+        scene.until(job, 5_100, TaskState::Queued).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn retries_that_wait_for_different_times_are_each_given_out_again() {
+    for scene in Scene::on_each_database().await {
+        let retry = |delay| Some(Retry { max_attempts: 2, delay: Duration::from_millis(delay) });
+        let tasks = [("a", 30), ("b", 60), ("c", 90)];
+        scene
+            .apply(tasks.iter().map(|(name, delay)| TaskConfig { retry: retry(*delay), ..task(name, &[]) }).collect())
+            .await;
+        let mut runner = Puppet::dial(&scene, hello("r", "1", 1, 3)).await;
+        let job = scene.run().await;
+        for _ in tasks {
+            let (slot, first, _) = runner.next_run().await;
+            runner.end(slot, first, 1).await;
+        }
+        for _ in tasks {
+            let (slot, second, _) = runner.next_run().await;
+            assert_eq!(second.attempt, 2);
+            runner.end(slot, second, 0).await;
+        }
+        assert_eq!(scene.end_of(job).await.0, JobState::Finished);
     }
 }

@@ -42,8 +42,9 @@ pub(super) struct Input {
     pub draining: Vec<(String, Uuid, bool)>,
     /// Sessions with idle slots, which this turn may fill; none when nothing is to be given out.
     pub idle: Vec<IdleSession>,
-    /// The sessions of this scheduler, when it is time to look what they are owed.
-    pub owed: Option<Vec<Uuid>>,
+    /// The sessions of this scheduler, when it is time to look at what nobody tells: what they are owed, jobs left to be
+    /// written, deadlines gone by, tasks that wait for a retry. Any other turn asks the database only for what came in.
+    pub look: Option<Vec<Uuid>>,
     /// Whether silent runners may be given up in this turn.
     pub sweep: bool,
     /// Whether to look for schedules that are due.
@@ -77,18 +78,27 @@ pub(super) struct Output {
     pub unrenderable: Vec<(TaskRef, Uuid, String)>,
     /// Jobs that changed.
     pub changed: Vec<Uuid>,
-    /// There is more to do at once.
+    /// There is more in the database than one turn takes up: the next is to look at once.
     pub more: bool,
     /// A job ended: others may have waited for that.
     pub job_ended: bool,
     /// When the next task that waits for a retry may be picked.
     pub next_wake: Option<Timestamp>,
-    /// When the next schedule is due, if that was looked for.
-    pub next_due: Option<Option<Timestamp>>,
+    /// What schedules wait for, if that was looked for.
+    pub agenda: Option<Agenda>,
     /// The time of the turn.
     pub now: Timestamp,
     /// When that time was read, by the clock of this machine.
     pub read_at: Option<Instant>,
+}
+
+/// What schedules wait for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Agenda {
+    /// When the next one is due.
+    pub due: Option<Timestamp>,
+    /// Something waits for the end of a job.
+    pub waiters: bool,
 }
 
 /// A task to be ended on its runner.
@@ -133,7 +143,7 @@ pub(super) async fn run(context: &mut Context, input: &Input) -> Result<Output, 
     let reschedules = input.orders.iter().any(Order::reschedules);
     if input.fire {
         let except = configs.values().filter(|_| reschedules).map(|config| config.id).collect();
-        let released = input.job_ended || input.owed.is_some();
+        let released = input.job_ended || input.look.is_some();
         fires = trigger::claim(&tx, &mut context.plans, released, &except).await?;
         more_due = fires.more;
     }
@@ -148,9 +158,12 @@ pub(super) async fn run(context: &mut Context, input: &Input) -> Result<Output, 
     wanted.extend(input.orders.iter().filter_map(Order::job));
     wanted.extend(dispatcher::jobs_of(&tx, input, &silent).await?);
     wanted.extend(trigger::jobs_of(&tx, &fires).await?);
-    wanted.extend(store::job::to_expand(&tx, expander::JOBS_MAX).await?);
-    let early = store::scheduler::now(&tx).await?;
-    wanted.extend(reaper::late_jobs(&tx, early).await?);
+    if input.look.is_some() {
+        let left = expander::left(&tx).await?;
+        output.more |= left.len() == expander::JOBS_MAX as usize;
+        wanted.extend(left);
+        wanted.extend(reaper::late_jobs(&tx).await?);
+    }
     let wanted: Vec<Uuid> = wanted.into_iter().collect();
     let rows = store::job::lock(&tx, &wanted).await?;
 
@@ -184,19 +197,29 @@ pub(super) async fn run(context: &mut Context, input: &Input) -> Result<Output, 
     } else {
         picker::pass(&tx, context, &mut work, &mut data, input, &mut output).await?
     };
-    if let Some(sessions) = &input.owed {
+    output.next_wake = match &input.look {
+        // Those that wait since an earlier turn were told then, and are found again by every look.
+        None => work
+            .tasks()
+            .filter(|task| task.state == TaskState::Queued)
+            .map(|task| task.counters.not_before)
+            .filter(|at| *at > now)
+            .min(),
+        Some(_) => store::task::next_not_before(&tx, now).await?,
+    };
+    if let Some(sessions) = &input.look {
         output.resets.extend(store::task::terminating_in(&tx, sessions).await?.iter().filter_map(Reset::of));
         output.drained = Some(store::runner::drained_of(&tx, context.scheduler).await?);
         store::request::forget(&tx, now, REQUESTS_FORGOTTEN_MAX).await?;
     }
-    output.next_wake = store::task::next_not_before(&tx, now).await?;
     if input.clock_set_back {
         store::schedule::pull_forward(&tx, now).await?;
     }
     if input.fire || reschedules || input.clock_set_back {
         // What is due still is more than one turn takes, or in the hands of another scheduler.
         let again = if more_due { now } else { now + DUE_AGAIN };
-        output.next_due = Some(store::schedule::next_due(&tx).await?.map(|due| due.max(again)));
+        let due = store::schedule::next_due(&tx).await?.map(|due| due.max(again));
+        output.agenda = Some(Agenda { due, waiters: store::schedule::waiters(&tx).await? });
     }
     let drains = input.orders.iter().any(Order::is_drain);
     if context.clustered && (left || elsewhere || drains) {

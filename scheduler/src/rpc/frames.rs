@@ -29,7 +29,7 @@ pub(super) type Violation = String;
 
 /// Reads a hello, the first frame of a stream.
 pub(super) fn hello(wire: v1::Heartbeat) -> Result<Hello, Violation> {
-    let slots = reports(wire.slots)?;
+    let slots = reports(&wire.slots)?;
     let drain = drain(wire.drain);
     let wire = wire.hello.ok_or("the first frame of a stream carries hello")?;
     if !is_name(&wire.runner_id) {
@@ -47,7 +47,7 @@ pub(super) fn hello(wire: v1::Heartbeat) -> Result<Hello, Violation> {
     if wire.labels.len() > LABELS_MAX || wire.capabilities.len() > LABELS_MAX {
         return Err(format!("a hello has at most {LABELS_MAX} labels and capabilities"));
     }
-    let mut inventory = reports(wire.inventory)?;
+    let mut inventory = reports(&wire.inventory)?;
     inventory.extend(slots.into_iter().filter(|report| report.task.is_some()));
     inventory.dedup_by_key(|report| report.task);
     Ok(Hello {
@@ -61,7 +61,7 @@ pub(super) fn hello(wire: v1::Heartbeat) -> Result<Hello, Violation> {
         slots: wire.slots,
         capabilities: wire.capabilities,
         inventory,
-        ended: wire.ended.into_iter().map(reference).collect::<Result<_, _>>()?,
+        ended: wire.ended.iter().map(reference).collect::<Result<_, _>>()?,
         drain,
     })
 }
@@ -77,7 +77,7 @@ pub(super) fn frame(wire: v1::Heartbeat) -> Result<Frame, Violation> {
     if wire.hello.is_some() {
         return Err("hello is in the first frame only".to_owned());
     }
-    Ok(Frame { seq: wire.seq, ack: wire.ack, slots: reports(wire.slots)?, drain: drain(wire.drain) })
+    Ok(Frame { seq: wire.seq, ack: wire.ack, slots: reports(&wire.slots)?, drain: drain(wire.drain) })
 }
 
 fn is_name(name: &str) -> bool {
@@ -94,12 +94,12 @@ fn drain(wire: i32) -> Option<Drain> {
     }
 }
 
-fn reports(wire: Vec<v1::SlotReport>) -> Result<Vec<SlotReport>, Violation> {
-    wire.into_iter().filter_map(|report| slot_report(report).transpose()).collect()
+fn reports(wire: &[v1::SlotReport]) -> Result<Vec<SlotReport>, Violation> {
+    wire.iter().filter_map(|report| slot_report(report).transpose()).collect()
 }
 
 /// Reads what a slot says; `None` when its status is one that this version does not know.
-fn slot_report(wire: v1::SlotReport) -> Result<Option<SlotReport>, Violation> {
+fn slot_report(wire: &v1::SlotReport) -> Result<Option<SlotReport>, Violation> {
     let status = match v1::SlotStatus::try_from(wire.status) {
         Ok(v1::SlotStatus::Idle) => SlotStatus::Idle,
         Ok(v1::SlotStatus::Running) => SlotStatus::Running,
@@ -118,18 +118,18 @@ fn slot_report(wire: v1::SlotReport) -> Result<Option<SlotReport>, Violation> {
         Ok(v1::Answer::Unsupported) => Some(Answer::Unsupported),
         Ok(v1::Answer::Unspecified) | Err(_) => None,
     };
-    let task = wire.task.map(reference).transpose()?;
-    let result = wire.result.map(|result| self::result(*result));
+    let task = wire.task.as_ref().map(reference).transpose()?;
+    let result = wire.result.as_deref().map(result);
     Ok(Some(SlotReport { slot: wire.slot, status, task, answer, message: tidy(&wire.message), result }))
 }
 
 /// Reads a reference to a dispatch.
-pub(super) fn reference(wire: v1::TaskRef) -> Result<TaskRef, Violation> {
+pub(super) fn reference(wire: &v1::TaskRef) -> Result<TaskRef, Violation> {
     let task = Uuid::parse_str(&wire.task_id).map_err(|_| format!("task_id {:?} is not a UUID", wire.task_id))?;
     Ok(TaskRef { task, attempt: wire.attempt, lease: wire.lease })
 }
 
-fn result(wire: v1::TaskResult) -> TaskResult {
+fn result(wire: &v1::TaskResult) -> TaskResult {
     let end_reason = match v1::EndReason::try_from(wire.end_reason) {
         Ok(v1::EndReason::Signal) => EndReason::Signal,
         Ok(v1::EndReason::Timeout) => EndReason::Timeout,

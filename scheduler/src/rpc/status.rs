@@ -23,6 +23,16 @@ use crate::{domain::definition::closest, flow::request, store};
 
 /// Whose reasons these are.
 const DOMAIN: &str = "baton";
+/// How many bytes of a message are sent. A status travels in HTTP/2 trailers, of which some clients take no more than
+/// 8 KiB in all: with what is sent of the details, in Base64, it has to stay below that even where every byte of the
+/// message is escaped.
+const MESSAGE_BYTES_MAX: usize = 600;
+/// How many bytes of violations are sent; the rest is counted.
+const VIOLATIONS_BYTES_MAX: usize = 3_000;
+/// How many bytes of one value that a request brought are told back.
+const VALUE_BYTES_MAX: usize = 300;
+/// How many of several candidates are told.
+const CANDIDATES_TOLD_MAX: usize = 10;
 /// When to try again what was refused for a moment.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
@@ -82,7 +92,7 @@ impl Kind {
     fn next_step(self) -> &'static str {
         match self {
             Self::JobConfig => "`baton get configs` lists what there is",
-            Self::Version => "ListVersions lists what there is",
+            Self::Version => "`baton get versions NAME` lists what there is",
             Self::Job => "`baton get jobs` lists what there is",
             Self::Task => "`baton get tasks` lists what there is",
             Self::Runner => "`baton get runners` lists what there is",
@@ -140,12 +150,13 @@ impl From<Error> for Status {
         match error {
             Error::Invalid(violations) => invalid(&violations),
             Error::Ambiguous { field, part, candidates } => {
-                let candidates: Vec<String> = candidates.iter().map(Uuid::to_string).collect();
-                let candidates = candidates.join(", ");
+                let told: Vec<String> = candidates.iter().take(CANDIDATES_TOLD_MAX).map(Uuid::to_string).collect();
+                let candidates = told.join(", ");
+                let part = cut(&part, VALUE_BYTES_MAX);
                 let message = format!("{part:?} fits several: {candidates}; give more digits");
                 let mut details = details("AMBIGUOUS_ID", [("candidates", candidates)]);
                 details.add_bad_request_violation(field, &message);
-                Status::with_error_details(Code::InvalidArgument, message, details)
+                status(Code::InvalidArgument, &message, details)
             }
             Error::NotFound { kind, name, suggestion } => {
                 not_found(kind.words(), kind.reason(), kind.next_step(), &name, suggestion)
@@ -157,26 +168,55 @@ impl From<Error> for Status {
 }
 
 fn invalid(violations: &[Violation]) -> Status {
-    let message = match violations {
-        [] => "the request is invalid".to_owned(),
-        [one] => format!("{}: {}", one.field, one.description),
-        [first, rest @ ..] => format!("{}: {} (and {} more)", first.field, first.description, rest.len()),
+    let told = |violation: &Violation| {
+        let Violation { field, description } = violation;
+        (cut(field, VALUE_BYTES_MAX), cut(description, MESSAGE_BYTES_MAX))
     };
-    let mut details = details("INVALID_REQUEST", []);
-    for Violation { field, description } in violations {
+    let (mut fields, mut bytes) = (Vec::new(), 0);
+    for violation in violations {
+        let (field, description) = told(violation);
+        bytes += field.len() + description.len();
+        if bytes > VIOLATIONS_BYTES_MAX {
+            break;
+        }
+        fields.push((field, description));
+    }
+    let message = match (fields.first(), violations.len()) {
+        (None, _) => "the request is invalid".to_owned(),
+        (Some((field, description)), 1) => format!("{field}: {description}"),
+        (Some((field, description)), count) => format!("{field}: {description} (and {} more)", count - 1),
+    };
+    let left_out = violations.len() - fields.len();
+    let left_out = (left_out > 0).then(|| ("violations_left_out", left_out.to_string()));
+    let mut details = details("INVALID_REQUEST", left_out);
+    for (field, description) in fields {
         details.add_bad_request_violation(field, description);
     }
-    Status::with_error_details(Code::InvalidArgument, message, details)
+    status(Code::InvalidArgument, &message, details)
+}
+
+/// A status that fits into the trailers of every client.
+fn status(code: Code, message: &str, details: ErrorDetails) -> Status {
+    Status::with_error_details(code, cut(message, MESSAGE_BYTES_MAX), details)
+}
+
+/// A text of at most so many bytes, on the boundary of a character; what was cut is marked.
+fn cut(text: &str, bytes_max: usize) -> String {
+    if text.len() <= bytes_max {
+        return text.to_owned();
+    }
+    format!("{}…", &text[..text.floor_char_boundary(bytes_max - '…'.len_utf8())])
 }
 
 fn not_found(words: &str, reason: &str, next_step: &str, name: &str, suggestion: Option<String>) -> Status {
+    let name = &cut(name, VALUE_BYTES_MAX);
     let next = suggestion.as_ref().map_or_else(|| next_step.to_owned(), |name| format!("did you mean {name:?}?"));
     let message = format!("{words} {name:?} does not exist; {next}");
     let mut facts = vec![("kind", words.to_owned()), ("name", name.to_owned())];
     facts.extend(suggestion.map(|suggestion| ("suggestion", suggestion)));
     let mut details = details(reason, facts);
     details.set_resource_info(words, name, "", &next);
-    Status::with_error_details(Code::NotFound, message, details)
+    status(Code::NotFound, &message, details)
 }
 
 fn refused(refusal: request::Error) -> Status {
@@ -196,11 +236,11 @@ fn refused(refusal: request::Error) -> Status {
                 "CONTENDED" => Code::Aborted,
                 _ => Code::FailedPrecondition,
             };
-            Status::with_error_details(code, message, details(reason, []))
+            status(code, &message, details(reason, []))
         }
         request::Error::Busy(what) => {
             let message = format!("the scheduler is busy: {what}; try again in a moment");
-            Status::with_error_details(Code::ResourceExhausted, message, later("BUSY"))
+            status(Code::ResourceExhausted, &message, later("BUSY"))
         }
         request::Error::Unavailable(message) => unavailable(message),
         request::Error::Internal(message) => internal(&message),
@@ -213,7 +253,7 @@ fn store_failed(error: &store::Error) -> Status {
     }
     if error.is_contended() {
         let message = "other changes were in the way; try again";
-        return Status::with_error_details(Code::Aborted, message, later("CONTENDED"));
+        return status(Code::Aborted, message, later("CONTENDED"));
     }
     let mut causes = error.to_string();
     let mut source = error.source();
@@ -225,7 +265,7 @@ fn store_failed(error: &store::Error) -> Status {
 }
 
 fn unavailable(message: String) -> Status {
-    Status::with_error_details(Code::Unavailable, message, later("UNAVAILABLE"))
+    status(Code::Unavailable, &message, later("UNAVAILABLE"))
 }
 
 /// What went wrong inside goes to the log, with a mark that leads there, and not to the client.
@@ -233,7 +273,7 @@ fn internal(causes: &str) -> Status {
     let mark = Uuid::new_v4().simple().to_string();
     error!(%mark, causes, "a request failed inside");
     let message = format!("something went wrong inside the scheduler; its log says more under {mark}");
-    Status::with_error_details(Code::Internal, message, details("INTERNAL", [("mark", mark)]))
+    status(Code::Internal, &message, details("INTERNAL", [("mark", mark)]))
 }
 
 fn details(reason: &str, facts: impl IntoIterator<Item = (&'static str, String)>) -> ErrorDetails {
@@ -297,6 +337,33 @@ mod tests {
             .map(|violation| violation.field.clone())
             .collect();
         assert_eq!(fields, ["a", "b.c"]);
+    }
+
+    #[test]
+    fn the_first_of_a_thousand_problems_fit_into_the_trailers_of_every_client() {
+        let long = "ü".repeat(40_000);
+        let violations: Vec<_> = (0..1_000).map(|at| Violation::new(format!("tasks[{at}].needs[0]"), &long)).collect();
+        let short: Vec<_> = (0..1_000).map(|at| Violation::new(format!("tasks[{at}]"), "is no task")).collect();
+        let table = [
+            Status::from(Error::Invalid(violations)),
+            Status::from(Error::Invalid(short.clone())),
+            Status::from(Error::not_found(Kind::Task, &long)),
+            Status::from(Error::unknown(Kind::JobConfig, &long, ["a"])),
+            Status::from(Error::from(request::Error::Conflict { reason: "JOB_ENDED", message: long })),
+        ];
+        for status in &table {
+            let mut trailers = tonic::metadata::MetadataMap::new().into_headers();
+            status.add_header(&mut trailers).unwrap();
+            // As HTTP/2 counts them.
+            let size: usize = trailers.iter().map(|(name, value)| name.as_str().len() + value.len() + 32).sum();
+            assert!(size < 8 * 1024, "{size} bytes of trailers");
+        }
+        let details = table[1].get_error_details();
+        let told = details.bad_request().unwrap().field_violations.len();
+        let left_out: usize = details.error_info().unwrap().metadata["violations_left_out"].parse().unwrap();
+        assert_eq!(told + left_out, 1_000);
+        assert!(told > 50, "{told} are told");
+        assert_eq!(table[1].message(), "tasks[0]: is no task (and 999 more)");
     }
 
     #[test]

@@ -12,6 +12,8 @@ mod row;
 pub mod runner;
 pub mod schedule;
 pub mod scheduler;
+#[cfg(test)]
+mod schema_page;
 pub(crate) mod sql;
 pub mod task;
 #[cfg(test)]

@@ -6,7 +6,7 @@ use super::{Error, Tx, row::Row as _, sql};
 use crate::domain::time::{Timestamp, micros};
 
 /// How long an answer is kept.
-pub const KEPT_FOR: Duration = Duration::from_secs(24 * 60 * 60);
+pub const KEPT_FOR: Duration = Duration::from_hours(24);
 
 /// How a request stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,8 +17,6 @@ pub enum Claim {
     Repeated(String),
     /// The same id was used for another body.
     OtherBody,
-    /// The same request stands earlier in the same turn.
-    Twin,
 }
 
 /// Claims a request id. A twin that is being carried out elsewhere is waited for.

@@ -1,5 +1,7 @@
 //! Reading the columns of a row.
 
+use std::fmt::Display;
+
 use sea_orm::{QueryResult, TryGetable};
 
 use super::Error;
@@ -33,6 +35,6 @@ impl Row for QueryResult {
 }
 
 /// A row that holds what this version cannot read.
-pub(crate) fn unreadable(table: &'static str, row: impl ToString, problem: &str) -> Error {
-    Error::Unreadable { table, row: row.to_string(), problem: problem.to_owned() }
+pub(crate) fn unreadable(table: &'static str, row: impl Display, problem: &str) -> Error {
+    Error::Unreadable { table, row: format!("{row}"), problem: problem.to_owned() }
 }

@@ -335,6 +335,14 @@ pub async fn next_due(tx: &Tx) -> Result<Option<Timestamp>, Error> {
     rows.first().map(|row| row.time("due_at")).transpose().map(Option::flatten)
 }
 
+/// Whether a schedule or a job waits for the end of another job.
+pub async fn waiters(tx: &Tx) -> Result<bool, Error> {
+    let text = "SELECT CASE WHEN EXISTS (SELECT 1 FROM schedule WHERE state IN ('TURN', 'END'))
+                    OR EXISTS (SELECT 1 FROM job WHERE state = 'CREATED' AND waiting) THEN 1 ELSE 0 END AS waiters";
+    let rows = tx.query(sql::statement(tx.backend(), text, &[])).await?;
+    Ok(rows.first().map(|row| row.number("waiters")).transpose()?.unwrap_or_default() == 1)
+}
+
 /// After the clock of the database was set back: no fixed rate waits longer than its period. Does no harm at any time.
 pub async fn pull_forward(tx: &Tx, now: Timestamp) -> Result<u64, Error> {
     let text = "UPDATE schedule SET due_at = :now + period

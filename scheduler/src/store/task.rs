@@ -128,6 +128,10 @@ pub struct Changed<'a> {
     pub seen_lease: u64,
 }
 
+/// The condition of the index over tasks that hold a slot. SQLite takes an index with a condition only where that very
+/// text stands in the question, and with values instead of parameters.
+pub(super) const HOLDS_SLOT: &str = "state IN ('DISPATCHED', 'RUNNING', 'TERMINATING')";
+
 const COLUMNS: &str = "task.id, task.job_id, task.task_config_id, task.node, task.kind, task.group_id,
     task.shard_index, task.shard_count, task.shard_item, task.state, task.reason, task.skip_cause, task.attempt,
     task.lease, task.priority, task.class, task.not_before, task.runner_id, task.slot, task.session_id, task.deaths,
@@ -148,9 +152,8 @@ pub async fn jobs_of(tx: &Tx, tasks: &[Uuid]) -> Result<Vec<Uuid>, Error> {
 
 /// The jobs of the tasks that a runner holds by our books, without a lock.
 pub async fn jobs_held_by(tx: &Tx, runner_id: &str) -> Result<Vec<Uuid>, Error> {
-    let text = "SELECT DISTINCT job_id FROM task
-                WHERE runner_id = :runner AND state IN ('DISPATCHED', 'RUNNING', 'TERMINATING')";
-    let rows = tx.query(sql::statement(tx.backend(), text, &[("runner", runner_id.into())])).await?;
+    let text = format!("SELECT DISTINCT job_id FROM task WHERE runner_id = :runner AND {HOLDS_SLOT}");
+    let rows = tx.query(sql::statement(tx.backend(), &text, &[("runner", runner_id.into())])).await?;
     rows.iter().map(|row| row.column("job_id")).collect()
 }
 
@@ -221,10 +224,8 @@ pub async fn lock_waiting_shards(tx: &Tx, group: Uuid, limit: u32) -> Result<Vec
 
 /// Locks the tasks that a runner holds by our books.
 pub async fn lock_held_by(tx: &Tx, runner_id: &str) -> Result<Vec<TaskRow>, Error> {
-    let text = format!(
-        "SELECT {COLUMNS} FROM task WHERE runner_id = :runner
-         AND state IN ('DISPATCHED', 'RUNNING', 'TERMINATING') ORDER BY id {{for_update}}"
-    );
+    let text =
+        format!("SELECT {COLUMNS} FROM task WHERE runner_id = :runner AND {HOLDS_SLOT} ORDER BY id {{for_update}}");
     read_all(&tx.query(sql::statement(tx.backend(), &text, &[("runner", runner_id.into())])).await?)
 }
 
@@ -234,8 +235,8 @@ pub async fn terminating_in(tx: &Tx, sessions: &[Uuid]) -> Result<Vec<TaskRow>, 
         return Ok(Vec::new());
     }
     let text = format!(
-        "WITH {{input}} SELECT {COLUMNS} FROM task WHERE task.state = 'TERMINATING' AND task.runner_id IS NOT NULL
-         AND task.session_id IN (SELECT id FROM input)"
+        "WITH {{input}} SELECT {COLUMNS} FROM task WHERE task.state = 'TERMINATING' AND task.{HOLDS_SLOT}
+         AND task.runner_id IS NOT NULL AND task.session_id IN (SELECT id FROM input)"
     );
     read_all(&tx.query(ids(sessions).statement(tx.backend(), &text, &[])).await?)
 }
@@ -290,7 +291,9 @@ pub async fn lock_queued(tx: &Tx, class: &str, now: Timestamp, limit: u32) -> Re
 
 /// When the next task that waits for a retry may be picked.
 pub async fn next_not_before(tx: &Tx, now: Timestamp) -> Result<Option<Timestamp>, Error> {
-    let text = "SELECT min(not_before) AS next FROM task WHERE state = 'QUEUED' AND not_before > :now";
+    // The second condition is that of an index: whatever else waits costs nothing.
+    let text = "SELECT min(not_before) AS next FROM task
+                WHERE state = 'QUEUED' AND not_before > 0 AND not_before > :now";
     let rows = tx.query(sql::statement(tx.backend(), text, &[("now", now.0.into())])).await?;
     let next: Option<i64> = rows.first().map(|row| row.column("next")).transpose()?.flatten();
     Ok(next.map(Timestamp))

@@ -85,8 +85,11 @@ stories! {
 
 /// `examples/run-demo.sh` as `make run` calls it, with a temporary directory of its own.
 fn demo(temporary: &std::path::Path) -> Command {
-    let mut command = Command::new("sh");
+    // Where the tests themselves run in the background, SIGINT is ignored, and a shell cannot trap what it was started
+    // without.
+    let mut command = Command::new("env");
     command
+        .args(["--default-signal=INT", "sh"])
         .arg(programs::repository().join("examples/run-demo.sh"))
         .arg(programs::path("baton").parent().expect("programs lie in a directory"))
         .env("TMPDIR", temporary)

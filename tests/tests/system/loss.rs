@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use baton_tests::{
-    PATIENCE, RunnerSpec, World, job, one_task, processes, stories,
+    PATIENCE, RunnerSpec, World, job, one_task, processes, soon, stories,
     v1::{JobState, RunnerState, TaskState},
 };
 use rustix::process::Signal;
@@ -60,6 +60,7 @@ stories! {
         processes::signal(runner.part.pid(), Signal::KILL);
         processes::signal(inner, Signal::KILL);
         runner.part.end(PATIENCE).await;
+        soon("the runner is gone too, and its lock with it", || !processes::is_alive(inner)).await;
 
         cluster.add_runner(RunnerSpec::named("one")).await;
         let view = cluster.done(&id).await;
@@ -69,8 +70,7 @@ stories! {
 
     async fn a_runner_that_stays_away_is_lost_and_its_tasks_are_failed(world: World) {
         let mut cluster = world
-            .beat(Duration::from_millis(500))
-            .grace(Duration::from_millis(200))
+            .quick()
             .runner(RunnerSpec::named("one"))
             .start()
             .await;
@@ -86,8 +86,7 @@ stories! {
     /// G01: the frozen runner comes back after it was given up, and its word no longer counts.
     async fn a_thawed_runner_does_not_bring_a_lost_attempt_back(world: World) {
         let mut cluster = world
-            .beat(Duration::from_millis(500))
-            .grace(Duration::from_millis(200))
+            .quick()
             .runner(RunnerSpec::named("one"))
             .start()
             .await;
@@ -113,8 +112,7 @@ stories! {
 
     async fn a_terminated_task_of_a_lost_runner_ends_with_that_reason(world: World) {
         let mut cluster = world
-            .beat(Duration::from_millis(500))
-            .grace(Duration::from_millis(200))
+            .quick()
             .runner(RunnerSpec::named("one"))
             .start()
             .await;

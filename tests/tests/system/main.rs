@@ -1,5 +1,7 @@
 //! Stories of the whole system: real programs on free ports, from the outside.
 
+mod data;
+mod definitions;
 mod demo;
 mod errors;
 mod examples;
@@ -12,4 +14,5 @@ mod output;
 mod processes;
 mod protocol;
 mod restarts;
+mod rules;
 mod schedulers;

@@ -11,21 +11,16 @@ use baton_tests::{
     v1::{CommandKind, JobState, RunnerState, SlotStatus, TaskState},
 };
 
-/// Beats that a busy machine keeps, with a loss that a test can wait for: lost after 3 s.
-fn quick(world: World) -> World {
-    world.beat(Duration::from_millis(500)).grace(Duration::from_millis(200))
-}
-
 async fn behind_proxy(world: World) -> (Cluster, Proxy) {
-    let mut cluster = world.start().await;
-    let proxy = Proxy::to(cluster.address()).await;
+    let mut cluster = world.with_fronts().start().await;
+    let proxy = Proxy::at(cluster.front(0), cluster.address()).await;
     cluster.add_runner(RunnerSpec::named("one").through(proxy.address())).await;
     (cluster, proxy)
 }
 
 async fn behind_beats(world: World) -> (Cluster, Beats) {
-    let mut cluster = world.start().await;
-    let beats = Beats::to(cluster.address()).await;
+    let mut cluster = world.with_fronts().start().await;
+    let beats = Beats::at(cluster.front(0), cluster.address()).await;
     cluster.add_runner(RunnerSpec::named("one").through(beats.address())).await;
     (cluster, beats)
 }
@@ -71,8 +66,8 @@ stories! {
     }
 
     async fn a_lost_acknowledgement_of_a_result_frees_the_slot_all_the_same(world: World) {
-        let mut cluster = world.start().await;
-        let beats = Beats::to(cluster.address()).await;
+        let mut cluster = world.with_fronts().start().await;
+        let beats = Beats::at(cluster.front(0), cluster.address()).await;
         cluster.add_runner(RunnerSpec::named("one").slots(1).through(beats.address())).await;
         beats.once(Fate::Lose, |frame| frame.commands(CommandKind::ResultAck));
         runs_once(&cluster, "ack").await;
@@ -82,7 +77,7 @@ stories! {
 
     /// Rule 2: what the runner sent before it had the command says nothing about the command.
     async fn an_idle_beat_that_crosses_run_new_fails_nothing(world: World) {
-        let (cluster, beats) = behind_beats(quick(world)).await;
+        let (cluster, beats) = behind_beats(world.quick()).await;
         let mut held = false;
         beats.judge(move |frame| {
             held |= frame.commands(CommandKind::RunNew);
@@ -143,7 +138,7 @@ stories! {
 
     /// G01, G03: what was given up stays given up, whatever the runner says when it is back.
     async fn a_long_absence_loses_the_attempt_for_good(world: World) {
-        let (cluster, proxy) = behind_proxy(quick(world)).await;
+        let (cluster, proxy) = behind_proxy(world.quick()).await;
         let marks = cluster.marks("long");
         let gate = cluster.gate("go");
         let done = cluster.run(&one_task("ends-while-away", &marks.around(&gate.wait()))).await;
@@ -171,7 +166,7 @@ stories! {
     }
 
     async fn a_stream_that_stands_still_in_one_direction_is_dialled_anew(world: World) {
-        let (cluster, proxy) = behind_proxy(quick(world)).await;
+        let (cluster, proxy) = behind_proxy(world.quick()).await;
         for (way, name) in [(Way::Up, "up"), (Way::Down, "down")] {
             let marks = cluster.marks(name);
             let gate = cluster.gate(name);
@@ -217,14 +212,13 @@ async fn a_log_stream_that_stands_still_holds_up_nothing() {
 
 #[tokio::test]
 async fn a_quiet_stream_is_answered_beat_by_beat() {
-    let (_cluster, beats) = behind_beats(quick(World::plain())).await;
-    eventually("some beats are answered", PATIENCE, || {
+    let (_cluster, beats) = behind_beats(World::plain().quick()).await;
+    let beat = |frame: &Frame| matches!(frame, Frame::Up(beat) if beat.slots.len() == 4);
+    eventually("some beats, each of which lists every slot, are answered", PATIENCE, || {
         let answered = beats.count(|frame| frame.commands(CommandKind::GoOn));
-        std::future::ready((answered >= 3).then_some(()))
+        std::future::ready((answered >= 3 && beats.count(beat) >= 3).then_some(()))
     })
     .await;
-    let idle = |frame: &Frame| matches!(frame, Frame::Up(beat) if beat.slots.len() == 4);
-    assert!(beats.count(idle) >= 3, "a beat lists every slot");
     assert_eq!(beats.count(|frame| frame.reports(SlotStatus::Running)), 0);
     // Every frame is numbered, in both directions, from 1 and without a gap.
     let (mut up, mut down) = (0, 0);

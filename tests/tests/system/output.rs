@@ -58,7 +58,7 @@ async fn output_can_be_read_while_the_task_runs() {
     let id = cluster.run(&one_task("slow", &format!("printf begun\n{}", gate.wait()))).await;
     // Not even a whole line.
     cluster.log_holds(&id, "work", "begun").await;
-    assert_eq!(cluster.ask().get(&id).await.expect("it is there").state("work"), TaskState::Running);
+    cluster.task_is(&id, "work", TaskState::Running).await;
     gate.open();
     cluster.done(&id).await.finished();
 }

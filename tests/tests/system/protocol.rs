@@ -1,7 +1,5 @@
 //! The heartbeat protocol, frame by frame, with a runner played by hand: the scheduler keeps its side whatever comes.
 
-use std::time::Duration;
-
 use baton_tests::{
     ByHand, World,
     by_hand::{ended, running},
@@ -30,8 +28,7 @@ stories! {
         let id = cluster.run(&one_task("leased", "true")).await;
         let first = runner.next_run().await.task.expect("it names its task");
         runner.say(vec![answer(&first, Answer::RejectedBusy)]).await;
-        runner.beat_idle().await;
-        let second = runner.next_run().await.task.expect("it names its task");
+        let second = runner.idle_until_run().await.task.expect("it names its task");
         assert_eq!(second.task_id, first.task_id);
         assert_eq!(second.attempt, 1, "a rejection burns no attempt");
         assert!(second.lease > first.lease);
@@ -218,7 +215,7 @@ stories! {
 
     /// A runner that acknowledges nothing is not left to hold a task for ever.
     async fn a_command_without_an_answer_closes_the_stream(world: World) {
-        let cluster = world.beat(Duration::from_millis(500)).grace(Duration::from_millis(200)).start().await;
+        let cluster = world.quick().start().await;
         let mut runner = ByHand::dial(&cluster.api(), ByHand::hello("hand")).await.expect("it is welcome");
         let id = cluster.run(&one_task("deaf", "true")).await;
         runner.next_run().await;

@@ -5,6 +5,7 @@ use baton_tests::{
     v1::{JobState, RunnerState, TaskState},
 };
 use serde_json::json;
+use tokio::io::{AsyncBufReadExt as _, BufReader};
 
 stories! {
     /// H01: the task that ran before the scheduler died is the one that runs after it is back.
@@ -110,8 +111,13 @@ stories! {
         let id = cluster.run(&one_task("long", &gate.wait())).await;
         cluster.task_is(&id, "work", TaskState::Running).await;
         let mut command = tokio::process::Command::from(cluster.baton_command(&["watch", &id]));
-        command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null()).kill_on_drop(true);
+        command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::null()).kill_on_drop(true);
         let mut watching = command.spawn().expect("it starts");
+        let mut seen = BufReader::new(watching.stdout.take().expect("it is piped")).lines();
+        let first = tokio::time::timeout(PATIENCE, seen.next_line()).await.expect("it has begun to watch");
+        assert!(first.expect("it can be read").is_some());
+        // It goes on writing, to somebody who reads.
+        tokio::spawn(async move { while let Ok(Some(_)) = seen.next_line().await {} });
         cluster.scheduler(0).kill();
         cluster.start_scheduler(0).await;
         gate.open();

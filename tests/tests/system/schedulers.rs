@@ -10,9 +10,7 @@ use serde_json::json;
 
 /// Two schedulers and beats quick enough to notice a dead one; none where there is no PostgreSQL.
 fn two() -> Option<World> {
-    Backend::Postgres.is_available().then(|| {
-        World::on(Backend::Postgres).schedulers(2).beat(Duration::from_millis(500)).grace(Duration::from_millis(200))
-    })
+    Backend::Postgres.is_available().then(|| World::on(Backend::Postgres).schedulers(2).quick())
 }
 
 /// A runner that knows only the scheduler with this number.

@@ -1,6 +1,6 @@
 //! The checks of a task, in the order in which it passes them.
 
-use super::{Facts, Verdict, counted, runners, some, spell};
+use super::{Facts, Verdict, are, counted, runners, some, spell};
 use crate::domain::{
     gate::{Gate, Outcome, closed_because, counts_as},
     job::JobState,
@@ -131,7 +131,7 @@ fn when(facts: &Facts<'_>) -> Verdict {
 
 fn max_parallel(facts: &Facts<'_>) -> Verdict {
     let Some(shards) = facts.shards.filter(|_| facts.task.kind == Kind::Shard) else {
-        return Verdict::not_asked("it is no shard");
+        return Verdict::Foreign;
     };
     let limit = match shards.max_parallel {
         0 => return Verdict::passed("all shards may run at once"),
@@ -140,9 +140,8 @@ fn max_parallel(facts: &Facts<'_>) -> Verdict {
     if facts.task.state != TaskState::Created {
         return Verdict::passed(format!("it is one of the {limit} that may run at once"));
     }
-    let detail =
-        format!("{} of at most {limit} shards are queued or run, {} wait before it", shards.live, shards.before);
-    let because = format!("only {limit} shards may run at once");
+    let detail = format!("{} of at most {limit} are queued or run, {} before it", shards.live, shards.before);
+    let because = format!("only {} may run at once", counted(limit as usize, "shard"));
     let fixes = vec![
         format!("nothing: it starts when {} ended", counted(shards.before as usize + 1, "more shard")),
         format!("or raise {} for later jobs", facts.path("shards.max_parallel")),
@@ -164,16 +163,17 @@ fn retry_delay(facts: &Facts<'_>) -> Verdict {
             Verdict::holds(format!("{left} more"), because, fixes)
         }
         Some(_) if task.attempt > 1 => Verdict::passed("over"),
-        _ => Verdict::not_asked("none"),
+        _ if task.kind == Kind::Group => Verdict::Foreign,
+        _ => runners::not_queued_or(facts, Verdict::not_asked("none")),
     }
 }
 
 fn queue(facts: &Facts<'_>) -> Verdict {
-    let Some(queue) = &facts.queue else { return Verdict::not_asked("it is not queued") };
+    let Some(queue) = &facts.queue else { return runners::not_queued(facts) };
     Verdict::passed(match (queue.ahead, queue.more_ahead) {
         (0, _) => "first of those that ask for the same".to_owned(),
-        (ahead, false) => format!("{} go before it", counted(ahead as usize, "task")),
-        (ahead, true) => format!("more than {ahead} tasks go before it"),
+        (ahead, false) => format!("{} before it", counted(ahead as usize, "task")),
+        (ahead, true) => format!("more than {ahead} tasks before it"),
     })
 }
 
@@ -195,7 +195,7 @@ fn dispatch(facts: &Facts<'_>) -> Verdict {
             ];
             Verdict::holds(detail, format!("runner {runner} has not said that it runs"), fixes)
         }
-        _ if task.kind == Kind::Group => Verdict::not_asked("a group is not given out"),
+        _ if task.kind == Kind::Group => Verdict::Foreign,
         _ if task.attempt == 0 => Verdict::not_asked("it was never given out"),
         _ => Verdict::passed(format!("attempt {} of {} on {runner}", task.attempt, task.max_attempts)),
     }
@@ -207,14 +207,20 @@ fn work(facts: &Facts<'_>) -> Verdict {
     let shards = facts.shards.filter(|_| task.kind == Kind::Group);
     match (task.state, shards) {
         (TaskState::Running, Some(shards)) => Verdict::passed(format!(
-            "{} of {} shards ended, {} are queued or run, {} wait for max_parallel",
-            shards.ended, shards.count, shards.live, shards.waiting
+            "{} of {} shards ended, {} queued or running, {} for max_parallel",
+            shards.ended,
+            shards.count,
+            shards.live,
+            match shards.waiting {
+                1 => "1 waits".to_owned(),
+                waiting => format!("{waiting} wait"),
+            }
         )),
         (TaskState::Running | TaskState::Callback, _) => Verdict::passed("under way"),
         (TaskState::Finished, _) => Verdict::passed("finished"),
         (TaskState::Terminating, Some(shards)) => {
             let left = shards.count - shards.ended;
-            let because = format!("{} are still being ended", counted(left as usize, "shard"));
+            let because = format!("{} {} still being ended", counted(left as usize, "shard"), are(left));
             Verdict::holds(because.clone(), because, vec![format!("baton get tasks {}", facts.job.id)])
         }
         (TaskState::Terminating, _) => runners::ending(facts),

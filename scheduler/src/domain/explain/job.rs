@@ -76,7 +76,7 @@ pub fn explain_job(facts: &JobFacts<'_>) -> Explanation {
         Some(deadline) => {
             check("timeout", Standing::Passed, format!("runs out of time in {}", spell(deadline.since(facts.now))))
         }
-        None => check("timeout", Standing::NotReached, "none runs".to_owned()),
+        None => check("timeout", Standing::NotReached, "none".to_owned()),
     });
 
     let span = facts.since.map_or_else(String::new, |since| format!(" for {}", spell(facts.now.since(since))));
@@ -85,7 +85,7 @@ pub fn explain_job(facts: &JobFacts<'_>) -> Explanation {
     let summary = match facts.state {
         JobState::Created => format!("{name} is {state}{span}: its tasks are still being written"),
         JobState::Running | JobState::Terminating => {
-            let given = count(|state| state.holds_slot());
+            let given = count(TaskState::holds_slot);
             let queued = count(|state| state == TaskState::Queued);
             let total = counted(facts.tasks_total as usize, "task");
             format!("{name} is {state}{span}: {ended} of {total} ended, {given} with runners, {queued} queued")

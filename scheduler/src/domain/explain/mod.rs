@@ -238,6 +238,7 @@ pub fn explain(facts: &Facts<'_>) -> Explanation {
     let mut held = None;
     for (name, check) in checks::WAY {
         let (standing, detail) = match check(facts) {
+            Verdict::Foreign => continue,
             _ if held.is_some() => (Standing::NotReached, "not reached".to_owned()),
             Verdict::Passed(detail) => (Standing::Passed, detail),
             Verdict::NotAsked(detail) => (Standing::NotReached, detail),
@@ -257,8 +258,13 @@ pub fn explain(facts: &Facts<'_>) -> Explanation {
 /// What a check says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Verdict {
+    /// It holds nothing up.
     Passed(String),
+    /// The definition asks for no such thing, or it was not reached.
     NotAsked(String),
+    /// Nothing of this kind ever passes this check, or what did has it behind it: it is not listed.
+    Foreign,
+    /// It holds the task.
     Holds(Hold),
 }
 
@@ -294,6 +300,11 @@ fn some<T: AsRef<str>>(names: &[T]) -> String {
         0 => shown.join(", "),
         more => format!("{} and {more} more", shown.join(", ")),
     }
+}
+
+/// "is" or "are".
+fn are(count: u32) -> &'static str {
+    if count == 1 { "is" } else { "are" }
 }
 
 /// "1 runner", "3 runners".

@@ -4,13 +4,13 @@ use std::{collections::BTreeMap, fmt::Write as _};
 
 use uuid::Uuid;
 
-use super::{Facts, Verdict, counted, some, spell};
+use super::{Facts, Verdict, are, counted, some, spell};
 use crate::domain::{
     pick::Class,
     runner::{RunnerState, Signs},
     scheduler::SchedulerState,
     selector::Selector,
-    task::TaskState,
+    task::{Kind, TaskState},
     time::Timestamp,
     timing::Timing,
 };
@@ -73,12 +73,21 @@ fn suitable<'a>(facts: &'a Facts<'_>) -> Option<Vec<&'a RunnerFacts>> {
     Some(facts.runners.iter().filter(|runner| runner.suits(class)).collect())
 }
 
-fn not_queued() -> Verdict {
-    Verdict::not_asked("it is not queued")
+/// What a task that is not in the queue says of the checks in it: it never comes there, has not yet, or is past them.
+pub(super) fn not_queued(facts: &Facts<'_>) -> Verdict {
+    match facts.task.state {
+        TaskState::Created if facts.task.kind != Kind::Group => Verdict::not_asked("not reached"),
+        _ => Verdict::Foreign,
+    }
+}
+
+/// A verdict that is of interest only as long as the task is on its way to a runner.
+pub(super) fn not_queued_or(facts: &Facts<'_>, verdict: Verdict) -> Verdict {
+    if facts.queue.is_some() { verdict } else { not_queued(facts) }
 }
 
 pub(super) fn capability(facts: &Facts<'_>) -> Verdict {
-    let Some(queue) = &facts.queue else { return not_queued() };
+    let Some(queue) = &facts.queue else { return not_queued(facts) };
     let class = class_of_capability(&queue.class);
     let able = facts.runners.iter().filter(|runner| runner.suits(&class)).count();
     let known = counted(facts.runners.len(), "runner");
@@ -95,7 +104,7 @@ pub(super) fn capability(facts: &Facts<'_>) -> Verdict {
 }
 
 pub(super) fn pin(facts: &Facts<'_>) -> Verdict {
-    let Some(queue) = &facts.queue else { return not_queued() };
+    let Some(queue) = &facts.queue else { return not_queued(facts) };
     let Some(pin) = &queue.class.pin else { return Verdict::not_asked("any runner that suits may take it") };
     let class = class_of_pin(&queue.class);
     if facts.runners.iter().any(|runner| runner.suits(&class)) {
@@ -106,7 +115,7 @@ pub(super) fn pin(facts: &Facts<'_>) -> Verdict {
 }
 
 pub(super) fn labels(facts: &Facts<'_>) -> Verdict {
-    let Some(queue) = &facts.queue else { return not_queued() };
+    let Some(queue) = &facts.queue else { return not_queued(facts) };
     let selector = &queue.class.selector;
     if selector.labels().is_empty() {
         return Verdict::not_asked("it asks for none");
@@ -116,7 +125,10 @@ pub(super) fn labels(facts: &Facts<'_>) -> Verdict {
     let fitting = able.iter().filter(|runner| runner.suits(&queue.class)).count();
     let known = counted(able.len(), "runner");
     if fitting > 0 {
-        return Verdict::passed(format!("{fitting} of {known} have {selector}"));
+        return Verdict::passed(format!(
+            "{selector}, which {fitting} of {known} {}",
+            if fitting == 1 { "has" } else { "have" }
+        ));
     }
     let lacking: Vec<String> = able
         .iter()
@@ -136,7 +148,7 @@ pub(super) fn labels(facts: &Facts<'_>) -> Verdict {
 
 /// Whether a runner that may take it is there and takes new work.
 pub(super) fn ready(facts: &Facts<'_>) -> Verdict {
-    let Some(suitable) = suitable(facts) else { return not_queued() };
+    let Some(suitable) = suitable(facts) else { return not_queued(facts) };
     let mut away = Vec::new();
     let mut fixes = Vec::new();
     let mut online = 0_usize;
@@ -162,7 +174,7 @@ pub(super) fn ready(facts: &Facts<'_>) -> Verdict {
         fixes.push(fix);
     }
     if online > 0 {
-        return Verdict::passed(format!("{online} of {} are online", counted(suitable.len(), "suitable runner")));
+        return Verdict::passed(format!("{online} of {} online", counted(suitable.len(), "suitable runner")));
     }
     fixes.dedup();
     fixes.truncate(super::NAMED_MAX);
@@ -178,7 +190,7 @@ fn online<'a>(facts: &'a Facts<'_>) -> Option<Vec<&'a RunnerFacts>> {
 
 /// Whether the schedulers of the runners that are there give out work.
 pub(super) fn schedulers(facts: &Facts<'_>) -> Verdict {
-    let Some(online) = online(facts) else { return not_queued() };
+    let Some(online) = online(facts) else { return not_queued(facts) };
     let drained: Vec<Uuid> = online
         .iter()
         .filter_map(|runner| runner.scheduler)
@@ -198,7 +210,7 @@ pub(super) fn schedulers(facts: &Facts<'_>) -> Verdict {
 
 /// Whether a runner that may take it now has room.
 pub(super) fn slots(facts: &Facts<'_>) -> Verdict {
-    let Some(online) = online(facts) else { return not_queued() };
+    let Some(online) = online(facts) else { return not_queued(facts) };
     let working: Vec<&RunnerFacts> = online
         .into_iter()
         .filter(|runner| runner.scheduler.is_none_or(|scheduler| scheduler.state != SchedulerState::Drained))
@@ -206,13 +218,13 @@ pub(super) fn slots(facts: &Facts<'_>) -> Verdict {
     let slots: u32 = working.iter().map(|runner| runner.slots).sum();
     let busy: u32 = working.iter().map(|runner| runner.slots_busy.min(runner.slots)).sum();
     if busy < slots {
-        return Verdict::passed(format!("{} of {slots} are idle", slots - busy));
+        return Verdict::passed(format!("{} of {slots} idle", slots - busy));
     }
     let ids: Vec<&str> = working.iter().map(|runner| runner.id.as_str()).collect();
     let detail = format!("all {slots} of {} are busy", some(&ids));
     let mut because = format!("every slot of the runners that may take it is busy ({})", some(&ids));
     if let Some(ahead) = facts.queue.as_ref().map(|queue| queue.ahead).filter(|ahead| *ahead > 0) {
-        let _ = write!(because, ", and {} go before it", counted(ahead as usize, "task"));
+        let _ = write!(because, ", and {} {} before it", counted(ahead as usize, "task"), are(ahead));
     }
     let fixes = vec![
         "nothing: it starts when a slot becomes idle".to_owned(),

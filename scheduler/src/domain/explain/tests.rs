@@ -311,7 +311,7 @@ fn a_task_that_is_being_ended_waits_for_its_runner_or_for_its_loss() {
 
 #[test]
 fn what_runs_or_is_done_is_held_by_nothing() {
-    let config = TaskConfig { timeout: Some(Duration::from_secs(600)), ..config() };
+    let config = TaskConfig { timeout: Some(Duration::from_mins(10)), ..config() };
     let mut running = facts(&config, TaskState::Running);
     running.task.attempt = 1;
     running.task.runner = Some("a");

@@ -1,3 +1,5 @@
+//! Templates: what they give, what they refuse, and their bounds.
+
 use chrono::DateTime;
 use proptest::prelude::*;
 use serde_json::json;

@@ -1,3 +1,5 @@
+//! Conditions: what they mean, what is refused, and their bounds.
+
 use proptest::prelude::*;
 use serde_json::json;
 

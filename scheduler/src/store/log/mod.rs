@@ -145,7 +145,7 @@ impl Logs {
         Arrivals { job, stored: self.stored.subscribe() }
     }
 
-    fn reader(&self) -> &DatabaseConnection {
+    pub(super) fn reader(&self) -> &DatabaseConnection {
         &self.reader
     }
 }
@@ -168,6 +168,6 @@ impl Arrivals {
     }
 }
 
-fn wall_clock() -> Timestamp {
+pub(super) fn wall_clock() -> Timestamp {
     Timestamp(chrono::Utc::now().timestamp_micros())
 }

@@ -3,17 +3,18 @@
 use std::collections::{BTreeMap, HashMap};
 
 use sea_orm::{
-    ColumnTrait as _, EntityTrait as _, QueryFilter as _, QueryOrder as _, QuerySelect as _,
+    ColumnTrait as _, EntityTrait as _, QueryFilter as _, QueryOrder as _, QuerySelect as _, Select,
     sea_query::{Expr, ExprTrait as _},
 };
 use uuid::Uuid;
 
 use super::{NAMES_MAX, Page, has_labels, map, parse};
 use crate::{
-    domain::{task::TaskState, time::Timestamp},
+    domain::time::Timestamp,
     store::{
         Error, Store,
         entity::{runner, task},
+        task::HOLDS_SLOT,
     },
 };
 
@@ -89,17 +90,8 @@ impl Store {
         if rows.is_empty() {
             return Ok(Vec::new());
         }
-        let holding = TaskState::ALL.into_iter().filter(|state| state.holds_slot()).map(TaskState::word);
-        let busy: Vec<(String, i64)> = task::Entity::find()
-            .filter(task::Column::RunnerId.is_in(rows.iter().map(|row| row.id.as_str())))
-            .filter(task::Column::State.is_in(holding))
-            .select_only()
-            .column(task::Column::RunnerId)
-            .expr(Expr::col(task::Column::Id).count())
-            .group_by(task::Column::RunnerId)
-            .into_tuple()
-            .all(self.reader())
-            .await?;
+        let busy: Vec<(String, i64)> =
+            busy_slots(rows.iter().map(|row| row.id.as_str())).into_tuple().all(self.reader()).await?;
         let busy: HashMap<String, i64> = busy.into_iter().collect();
         rows.into_iter()
             .map(|row| {
@@ -121,5 +113,48 @@ impl Store {
                 })
             })
             .collect()
+    }
+}
+
+/// How many slots of each of these runners hold a task.
+fn busy_slots<'a>(runners: impl Iterator<Item = &'a str>) -> Select<task::Entity> {
+    task::Entity::find()
+        .filter(task::Column::RunnerId.is_in(runners))
+        .filter(Expr::cust(HOLDS_SLOT))
+        .select_only()
+        .column(task::Column::RunnerId)
+        .expr(Expr::col(task::Column::Id).count())
+        .group_by(task::Column::RunnerId)
+}
+
+#[cfg(test)]
+mod tests {
+    use sea_orm::{ConnectionTrait as _, DbBackend, QueryTrait as _, Statement};
+
+    use super::*;
+    use crate::{domain::task::TaskState, store::testing};
+
+    #[test]
+    fn the_index_over_held_slots_is_about_the_states_that_hold_one() {
+        let words: Vec<String> = TaskState::ALL
+            .iter()
+            .filter(|state| state.holds_slot())
+            .map(|state| format!("'{}'", state.word()))
+            .collect();
+        assert_eq!(HOLDS_SLOT, format!("state IN ({})", words.join(", ")));
+    }
+
+    #[tokio::test]
+    async fn counting_busy_slots_does_not_read_what_has_ended() {
+        let world = testing::sqlite().await;
+        let question = busy_slots(["a", "b"].into_iter()).build(DbBackend::Sqlite);
+        let explain = Statement::from_sql_and_values(
+            DbBackend::Sqlite,
+            format!("EXPLAIN QUERY PLAN {}", question.sql),
+            question.values.map(|values| values.0).unwrap_or_default(),
+        );
+        let rows = world.store.reader().query_all_raw(explain).await.unwrap();
+        let plan: Vec<String> = rows.iter().map(|row| row.try_get("", "detail").unwrap()).collect();
+        assert!(plan.iter().any(|step| step.contains("USING INDEX task_held")), "{plan:?}");
     }
 }

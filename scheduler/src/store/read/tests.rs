@@ -152,7 +152,10 @@ async fn jobs_are_listed_newest_first_by_what_is_asked() {
         let since = Some(Timestamp(now - 60_000_000));
         assert_eq!(jobs(store, &JobFilter { since, ..JobFilter::default() }).await, [live, failed]);
         assert_eq!(jobs(store, &JobFilter { before: since, ..JobFilter::default() }).await, [old]);
-        assert_eq!(jobs(store, &JobFilter { labels: labels("other"), ..JobFilter::default() }).await, [Uuid::nil(); 0]);
+        assert_eq!(
+            jobs(store, &JobFilter { labels: labels("other"), ..JobFilter::default() }).await,
+            <[Uuid; 0]>::default()
+        );
         let name = Some("etl".to_owned());
         let namespace = Some("default".to_owned());
         assert_eq!(jobs(store, &JobFilter { namespace, name, ..JobFilter::default() }).await.len(), 3);

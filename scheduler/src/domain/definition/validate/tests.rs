@@ -1,3 +1,5 @@
+//! What a definition may say, what is refused, and with which words.
+
 use super::super::{JobConfig, read, render};
 use super::*;
 
@@ -424,12 +426,13 @@ tasks: [{name: t, shell: x}]
         ("7:13", "from 1 second to 10 years"),
         ("7:28", "24 hours at most"),
         ("7:28", "shorter than the interval"),
+        ("9:12", "it never fires"),
         ("8:10", "\"tomorrow\" is no instant"),
-        ("9:38", "did you mean Asia/Shanghai?"),
+        ("9:37", "did you mean Asia/Shanghai?"),
         ("10:12", "it never fires"),
         ("11:5", "one of cron, text, every, at must be set"),
-        ("12:41", "not supported by this version"),
-        ("13:23", "two schedules are known as \"8\""),
+        ("12:33", "not supported by this version"),
+        ("13:22", "two schedules are known as \"8\""),
     ];
     for (place, words) in expected {
         let found = told.iter().any(|line| line.starts_with(&format!("{place} ")) && line.contains(words));

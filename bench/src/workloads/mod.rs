@@ -1,0 +1,76 @@
+//! The workloads. Each is one file: what is started, what is asked of it, what is counted.
+
+mod chain;
+mod echo;
+mod expand;
+mod fan;
+mod idle;
+mod noop;
+mod queue;
+mod single;
+
+use baton_tests::Backend;
+
+use crate::{
+    figure::{Figure, round},
+    floor::Single,
+    settings::Settings,
+};
+
+/// Something that can be measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Workload {
+    /// From the Run RPC leaving a connected client to the child's first instruction
+    P3,
+    /// A chain of 100 tasks: parent's exit to the child's first instruction
+    P4,
+    /// A scheduler idle with one runner
+    Idle,
+    /// 10,000 one-task jobs queued at once
+    Queue,
+    /// Independent tasks, each a real child process, output stored and read back
+    P1,
+    /// 50 jobs of 1,000 tasks that do nothing, in an embedded runner with 64 slots
+    P2,
+    /// A fan of real processes: 1, 1,000, 1
+    P5,
+    /// A job of 10,000 tasks: apply and expand
+    P8,
+}
+
+impl Workload {
+    /// All of them.
+    pub(crate) const ALL: [Self; 8] =
+        [Self::P3, Self::P4, Self::Idle, Self::Queue, Self::P1, Self::P2, Self::P5, Self::P8];
+
+    /// Those that every change is measured by.
+    pub(crate) const CORE: [Self; 4] = [Self::P3, Self::P4, Self::Idle, Self::Queue];
+
+    /// Its name on the command line.
+    pub(crate) fn name(self) -> String {
+        let value = clap::ValueEnum::to_possible_value(&self);
+        value.map(|value| value.get_name().to_owned()).unwrap_or_default()
+    }
+
+    /// Measures it on one database.
+    pub(crate) async fn measure(self, backend: Backend, settings: &Settings) -> anyhow::Result<Vec<Figure>> {
+        match self {
+            Self::P1 => echo::measure(backend, settings).await,
+            Self::P2 => noop::measure(backend, settings).await,
+            Self::P3 => single::measure(backend, settings).await,
+            Self::P4 => chain::measure(backend, settings).await,
+            Self::P5 => fan::measure(backend, settings).await,
+            Self::P8 => expand::measure(backend, settings).await,
+            Self::Idle => idle::measure(backend, settings).await,
+            Self::Queue => queue::measure(backend, settings).await,
+        }
+    }
+}
+
+/// A figure with the parts of its floor beside it.
+fn with_floor(figure: Figure, floor: Single) -> Figure {
+    figure
+        .with("floor_spawn", round(floor.spawn))
+        .with("floor_commit", round(floor.commit))
+        .with("floor_round_trip", round(floor.round_trip))
+}

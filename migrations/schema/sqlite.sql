@@ -1,0 +1,248 @@
+-- The present schema, written by a test: run it with BATON_WRITE_DOCS=1.
+CREATE TABLE fire (
+    job_config_id blob NOT NULL REFERENCES job_config (id) ON DELETE CASCADE,
+    schedule text NOT NULL,
+    first_at bigint NOT NULL,
+    last_at bigint NOT NULL,
+    count bigint NOT NULL,
+    reason text NOT NULL,
+    created_at bigint NOT NULL,
+    PRIMARY KEY (job_config_id, schedule, first_at)
+    );
+CREATE INDEX fire_newest ON fire (job_config_id, last_at);
+CREATE TABLE job (
+    id blob NOT NULL PRIMARY KEY,
+    job_config_id blob NOT NULL,
+    version integer NOT NULL,
+    namespace text NOT NULL,
+    name text NOT NULL,
+    labels text NOT NULL,
+    state text NOT NULL CHECK (state IN ('CREATED', 'RUNNING', 'FINISHED', 'FAILED', 'SKIPPED',
+    'TERMINATING', 'TERMINATED')),
+    reason text NOT NULL DEFAULT '',
+    trigger_kind text NOT NULL CHECK (trigger_kind IN ('MANUAL', 'SCHEDULE')),
+    schedule text,
+    fire_time bigint,
+    rerun_no integer NOT NULL DEFAULT 0,
+    params text NOT NULL,
+    created_at bigint NOT NULL,
+    started_at bigint,
+    ended_at bigint,
+    deadline_at bigint,
+    -- It waits until the jobs of its config before it are over; nothing of it is written before.
+    waiting boolean NOT NULL DEFAULT 0,
+    stopping boolean NOT NULL DEFAULT 0,
+    timed_out boolean NOT NULL DEFAULT 0,
+    expanded integer NOT NULL DEFAULT 0,
+    tasks_total integer NOT NULL,
+    tasks_ended integer NOT NULL DEFAULT 0,
+    tasks_failed integer NOT NULL DEFAULT 0,
+    seq bigint NOT NULL DEFAULT 1,
+    CHECK (tasks_ended <= tasks_total)
+    );
+CREATE INDEX job_deadline ON job (deadline_at) WHERE deadline_at IS NOT NULL AND state = 'RUNNING';
+CREATE UNIQUE INDEX job_fire ON job (job_config_id, schedule, fire_time, rerun_no)
+    WHERE fire_time IS NOT NULL;
+CREATE INDEX job_live_of_config ON job (job_config_id)
+    WHERE state IN ('CREATED', 'RUNNING', 'TERMINATING');
+CREATE INDEX job_of_config ON job (namespace, name, id);
+CREATE INDEX job_tail ON job (lower(substr(hex(id), -4)));
+CREATE INDEX job_to_expand ON job (id) WHERE state = 'CREATED' AND NOT waiting;
+CREATE INDEX job_waiting ON job (job_config_id, id) WHERE state = 'CREATED' AND waiting;
+CREATE TABLE job_config (
+    id blob NOT NULL PRIMARY KEY,
+    namespace text NOT NULL,
+    name text NOT NULL,
+    version integer NOT NULL,
+    created_at bigint NOT NULL,
+    updated_at bigint NOT NULL,
+    deleted_at bigint
+    );
+CREATE UNIQUE INDEX job_config_name ON job_config (namespace, name) WHERE deleted_at IS NULL;
+CREATE TABLE job_config_version (
+    job_config_id blob NOT NULL REFERENCES job_config (id) ON DELETE CASCADE,
+    version integer NOT NULL,
+    definition text NOT NULL,
+    source text NOT NULL,
+    labels text NOT NULL,
+    task_count integer NOT NULL,
+    created_at bigint NOT NULL,
+    PRIMARY KEY (job_config_id, version)
+    );
+CREATE TABLE meta (
+    key text NOT NULL PRIMARY KEY,
+    value text NOT NULL
+    );
+CREATE TABLE request (
+    principal text NOT NULL,
+    method text NOT NULL,
+    request_id text NOT NULL,
+    body_hash blob NOT NULL,
+    response text NOT NULL,
+    created_at bigint NOT NULL,
+    PRIMARY KEY (principal, method, request_id)
+    );
+CREATE INDEX request_age ON request (created_at);
+CREATE TABLE runner (
+    id text NOT NULL PRIMARY KEY,
+    install_id text NOT NULL,
+    boot_id text NOT NULL,
+    conn bigint NOT NULL,
+    -- The one session that counts; null once the runner left or was given up.
+    session_id blob,
+    scheduler_id blob,
+    labels text NOT NULL,
+    version text NOT NULL,
+    capabilities text NOT NULL,
+    slots integer NOT NULL,
+    -- Drained by an operator, as opposed to draining by itself.
+    drained boolean NOT NULL DEFAULT 0,
+    draining boolean NOT NULL DEFAULT 0,
+    drain_reason text NOT NULL DEFAULT '',
+    last_seen_at bigint NOT NULL,
+    hold_until bigint,
+    created_at bigint NOT NULL
+    );
+CREATE INDEX runner_session ON runner (scheduler_id) WHERE session_id IS NOT NULL;
+CREATE INDEX runner_silent ON runner (last_seen_at) WHERE session_id IS NOT NULL;
+CREATE TABLE schedule (
+    id blob NOT NULL PRIMARY KEY,
+    job_config_id blob NOT NULL REFERENCES job_config (id) ON DELETE CASCADE,
+    -- Its name, else its position.
+    key text NOT NULL,
+    spec text NOT NULL,
+    -- DUE waits for due_at, TURN for the end of the jobs of its config, END for the end of the job it made
+    -- last; the others wait for an edit.
+    state text NOT NULL CHECK (state IN ('DUE', 'TURN', 'END', 'OVER', 'PARKED', 'PAUSED')),
+    reason text NOT NULL DEFAULT '',
+    -- The fire it waits for, and when to decide it by the clock of the database.
+    next_fire_at bigint,
+    due_at bigint,
+    -- The newest fire that was decided, and when the newest job was made.
+    last_fire_at bigint,
+    last_made_at bigint,
+    -- How long a fixed rate may wait at most, whatever the clock was set to; null for other rules.
+    period bigint,
+    created_at bigint NOT NULL,
+    CHECK (state NOT IN ('DUE', 'TURN') OR (next_fire_at IS NOT NULL AND due_at IS NOT NULL))
+    );
+CREATE INDEX schedule_due ON schedule (due_at) WHERE state = 'DUE';
+CREATE UNIQUE INDEX schedule_key ON schedule (job_config_id, key);
+CREATE INDEX schedule_waits ON schedule (job_config_id) WHERE state IN ('TURN', 'END');
+CREATE TABLE scheduler (
+    id blob NOT NULL PRIMARY KEY,
+    address text NOT NULL,
+    version text NOT NULL,
+    state text NOT NULL CHECK (state IN ('WORKING', 'DRAINED', 'OFFLINE')),
+    started_at bigint NOT NULL,
+    last_seen_at bigint NOT NULL
+    );
+CREATE TABLE task (
+    id blob NOT NULL PRIMARY KEY,
+    job_id blob NOT NULL REFERENCES job (id) ON DELETE CASCADE,
+    task_config_id blob NOT NULL,
+    node integer NOT NULL,
+    kind text NOT NULL CHECK (kind IN ('TASK', 'GROUP', 'SHARD')),
+    group_id blob,
+    -- -1 on everything but shards, so that one unique index holds for all.
+    shard_index integer NOT NULL DEFAULT -1,
+    shard_count integer,
+    shard_item text NOT NULL DEFAULT '',
+    state text NOT NULL CHECK (state IN ('CREATED', 'QUEUED', 'DISPATCHED', 'RUNNING', 'CALLBACK',
+    'FINISHED', 'FAILED', 'SKIPPED', 'TERMINATING', 'TERMINATED')),
+    reason text NOT NULL DEFAULT '',
+    skip_cause text CHECK (skip_cause IN ('CONDITION', 'UPSTREAM_FAILED')),
+    attempt integer NOT NULL DEFAULT 0,
+    lease bigint NOT NULL DEFAULT 0,
+    priority integer NOT NULL DEFAULT 0,
+    -- What a runner must have to take it, as canonical JSON: [capability, labels, pin].
+    class text NOT NULL DEFAULT '',
+    not_before bigint NOT NULL DEFAULT 0,
+    runner_id text,
+    slot integer,
+    session_id blob,
+    deaths integer NOT NULL DEFAULT 0,
+    refusals integer NOT NULL DEFAULT 0,
+    -- False while the end of the last attempt's processes is not proven.
+    gone boolean NOT NULL DEFAULT 1,
+    end_grace bigint,
+    exit_code integer,
+    exit_signal integer,
+    output text NOT NULL DEFAULT '',
+    stdout_bytes bigint NOT NULL DEFAULT 0,
+    stderr_bytes bigint NOT NULL DEFAULT 0,
+    parents_total integer NOT NULL DEFAULT 0,
+    parents_succeeded integer NOT NULL DEFAULT 0,
+    parents_failed integer NOT NULL DEFAULT 0,
+    parents_skipped integer NOT NULL DEFAULT 0,
+    shards_succeeded integer NOT NULL DEFAULT 0,
+    shards_ended integer NOT NULL DEFAULT 0,
+    created_at bigint NOT NULL,
+    queued_at bigint,
+    dispatched_at bigint,
+    started_at bigint,
+    ended_at bigint,
+    seq bigint NOT NULL DEFAULT 1,
+    CHECK ((kind = 'SHARD') = (group_id IS NOT NULL)),
+    CHECK ((kind = 'SHARD') = (shard_index >= 0)),
+    CHECK (parents_succeeded + parents_failed + parents_skipped <= parents_total),
+    CHECK (state NOT IN ('DISPATCHED', 'TERMINATING') OR kind = 'GROUP' OR runner_id IS NOT NULL),
+    CHECK (skip_cause IS NOT NULL OR state <> 'SKIPPED')
+    );
+CREATE INDEX task_changed ON task (job_id, seq);
+CREATE INDEX task_delayed ON task (not_before) WHERE state = 'QUEUED' AND not_before > 0;
+CREATE INDEX task_held ON task (runner_id) WHERE state IN ('DISPATCHED', 'RUNNING', 'TERMINATING');
+CREATE INDEX task_not_gone ON task (runner_id) WHERE NOT gone;
+CREATE UNIQUE INDEX task_of_job ON task (job_id, node, shard_index);
+CREATE INDEX task_queue ON task (class, priority DESC, queued_at, id) WHERE state = 'QUEUED';
+CREATE INDEX task_shard ON task (group_id) WHERE group_id IS NOT NULL;
+CREATE INDEX task_shard_waiting ON task (group_id, shard_index)
+    WHERE state = 'CREATED' AND group_id IS NOT NULL;
+CREATE TABLE task_attempt (
+    task_id blob NOT NULL REFERENCES task (id) ON DELETE CASCADE,
+    lease bigint NOT NULL,
+    number integer NOT NULL,
+    runner_id text,
+    reason text NOT NULL,
+    exit_code integer,
+    exit_signal integer,
+    started_at bigint,
+    ended_at bigint NOT NULL,
+    gone boolean NOT NULL,
+    PRIMARY KEY (task_id, lease)
+    );
+CREATE INDEX task_attempt_not_gone ON task_attempt (runner_id) WHERE NOT gone;
+CREATE TABLE task_config (
+    id blob NOT NULL PRIMARY KEY,
+    job_config_id blob NOT NULL,
+    version integer NOT NULL,
+    node integer NOT NULL,
+    name text NOT NULL,
+    FOREIGN KEY (job_config_id, version)
+    REFERENCES job_config_version (job_config_id, version) ON DELETE CASCADE
+    );
+CREATE UNIQUE INDEX task_config_name ON task_config (job_config_id, version, name);
+CREATE UNIQUE INDEX task_config_node ON task_config (job_config_id, version, node);
+CREATE TABLE task_dependency (
+    child_id blob NOT NULL REFERENCES task_config (id) ON DELETE CASCADE,
+    parent_id blob NOT NULL REFERENCES task_config (id) ON DELETE CASCADE,
+    PRIMARY KEY (child_id, parent_id)
+    );
+CREATE INDEX task_dependency_parent ON task_dependency (parent_id);
+CREATE TABLE log_chunk (
+    id integer PRIMARY KEY,
+    job_id blob NOT NULL,
+    task_id blob NOT NULL,
+    attempt integer NOT NULL,
+    lease bigint NOT NULL,
+    -- 1 is standard output, 2 is standard error.
+    stream integer NOT NULL,
+    start_offset bigint NOT NULL,
+    end_offset bigint NOT NULL,
+    skipped bigint NOT NULL DEFAULT 0,
+    data blob NOT NULL,
+    created_at bigint NOT NULL
+    );
+CREATE INDEX log_chunk_job ON log_chunk (job_id, id);
+CREATE UNIQUE INDEX log_chunk_offset ON log_chunk (task_id, lease, stream, end_offset);
+CREATE INDEX log_chunk_task ON log_chunk (task_id, id);
