@@ -10,12 +10,13 @@ use tracing::{info, warn};
 use uuid::Uuid;
 
 use super::{
+    orders::Order,
     turn::{Context, Input, Output},
     work::Work,
 };
 use crate::{
     domain::{
-        heartbeat::{self, Admission, EndReason, Hello, SlotReport, SlotStatus, TaskRef, TaskResult, Verdict},
+        heartbeat::{self, Admission, EndReason, Hello, SlotReport, TaskRef, TaskResult, Verdict},
         output,
         task::{self, Ending, Event, TaskState},
         time::Timestamp,
@@ -122,6 +123,8 @@ pub(super) async fn lock_runners(
     }
     let mut ids: BTreeSet<String> = hellos.iter().map(|hello| hello.runner_id.clone()).collect();
     ids.extend(input.leaving.iter().map(|leaving| leaving.runner.clone()));
+    ids.extend(input.draining.iter().map(|(runner, ..)| runner.clone()));
+    ids.extend(input.orders.iter().filter_map(Order::runner).map(str::to_owned));
     ids.extend(silent.iter().cloned());
     let ids: Vec<String> = ids.into_iter().collect();
     store::runner::lock(tx, &ids).await
@@ -395,9 +398,4 @@ pub(super) fn cut(reason: &str) -> String {
         None => reason.to_owned(),
         Some((at, _)) => format!("{}… (cut)", &reason[..at]),
     }
-}
-
-/// What a slot says of itself when it holds nothing.
-pub(super) fn is_idle(report: &SlotReport) -> bool {
-    report.status == SlotStatus::Idle
 }

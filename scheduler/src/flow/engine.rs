@@ -7,7 +7,7 @@
 //! nothing, a busy one commits many changes at once.
 
 use std::{
-    collections::VecDeque,
+    collections::{HashSet, VecDeque},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -26,8 +26,8 @@ use super::{
     plan::Plans,
     pulse::{Pulse, Seen},
     request::{self, Applied, Apply, Delete, Run, Terminate},
-    sessions::{self, Given, Opening, Session, Sessions, ToEnd, Told},
-    turn::{self, Agenda, Context, Input, Output},
+    sessions::{self, Given, Heard, Opening, Session, Sessions, ToEnd, Told},
+    turn::{self, Agenda, Context, Input, Output, Reset},
 };
 use crate::{
     domain::{
@@ -42,6 +42,10 @@ use crate::{
 
 /// How many events may wait to be taken in.
 const EVENTS_MAX: usize = 4_096;
+/// How many orders may wait for a turn; the next caller is told to come again.
+const ORDERS_WAITING_MAX: usize = 4_096;
+/// How many runners may wait to be let in; the next is told to dial another scheduler, or again.
+const CALLERS_WAITING_MAX: usize = 20_000;
 /// How many orders one turn carries out.
 const ORDERS_MAX: usize = 256;
 /// How many hellos one turn settles.
@@ -63,6 +67,8 @@ const WAKE_MAX: Duration = Duration::from_hours(1);
 const CLOCK_TOLERANCE: Duration = Duration::from_secs(2);
 /// Its cap.
 const RETRY_MAX: Duration = Duration::from_secs(2);
+/// A turn that takes longer than this waits for an answer that will not come: its connection is given up.
+const TURN_MAX: Duration = Duration::from_mins(1);
 
 /// Why a hello was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -198,9 +204,7 @@ impl Engine {
         let stopped = || request::Error::Unavailable("the scheduler is stopping; try another, or again".to_owned());
         match self.events.send_timeout(Event::Order(order, reply), ORDER_PATIENCE).await {
             Ok(()) => answer.await.map_err(|_| stopped()),
-            Err(mpsc::error::SendTimeoutError::Timeout(_)) => {
-                Err(request::Error::Busy("too many requests wait; try again in a moment".to_owned()))
-            }
+            Err(mpsc::error::SendTimeoutError::Timeout(_)) => Err(too_many()),
             Err(mpsc::error::SendTimeoutError::Closed(_)) => Err(stopped()),
         }
     }
@@ -220,8 +224,30 @@ impl Engine {
     }
 }
 
+fn too_many() -> request::Error {
+    request::Error::Busy("too many requests wait; try again in a moment".to_owned())
+}
+
 fn mismatch(answer: &OrderAnswer) -> request::Error {
     request::Error::Internal(format!("the engine answered another question: {answer:?}"))
+}
+
+/// Runs a turn that must not take longer than `limit`. What a turn changed of the plans in memory is forgotten with it:
+/// a version that it stored and planned for may be another one when it comes about.
+pub(super) async fn within(limit: Duration, context: &mut Context, input: &Input) -> Result<Output, store::Error> {
+    let store = context.store.clone();
+    let outcome = {
+        let mut work = std::pin::pin!(turn::run(context, input));
+        tokio::time::timeout(limit, work.as_mut()).await.unwrap_or_else(|_| {
+            // Before the turn is dropped, which gives its connection back.
+            store.distrust_writer();
+            Err(store::Error::Silent(limit))
+        })
+    };
+    if outcome.is_err() {
+        context.plans = Plans::default();
+    }
+    outcome
 }
 
 /// A runner that waits to be let in.
@@ -267,6 +293,8 @@ struct Loop {
     retry_at: Option<Instant>,
     /// The last turn was refused: the next ones carry one thing each, until this many have gone well.
     singly: usize,
+    /// Whether the last turn was committed is not known: what it gave out, if it was, nobody was told.
+    in_doubt: bool,
     wake_at: Option<Instant>,
     /// When the next schedule is due.
     fire_at: Option<Instant>,
@@ -280,6 +308,8 @@ struct Loop {
     clock_set_back: bool,
     drained: bool,
     stopping: Option<oneshot::Sender<()>>,
+    /// The turn that takes in what came before the stop was begun.
+    last_turn: bool,
 }
 
 impl Loop {
@@ -308,6 +338,7 @@ impl Loop {
             retry_wait: RETRY_BASE,
             retry_at: None,
             singly: 0,
+            in_doubt: false,
             wake_at: None,
             fire_at: None,
             waiters: false,
@@ -316,6 +347,7 @@ impl Loop {
             clock_set_back: true,
             drained: false,
             stopping: None,
+            last_turn: false,
         }
     }
 
@@ -324,7 +356,8 @@ impl Loop {
         let mut pulse = tokio::time::interval(self.timing.seen_interval);
         pulse.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
-            if under.is_none() && self.is_due(Instant::now()) {
+            if under.is_none() && !self.last_turn && self.is_due(Instant::now()) {
+                self.last_turn = self.stopping.is_some();
                 under = Some(self.begin());
             }
             if under.is_none() && self.stopping.is_some() {
@@ -347,11 +380,12 @@ impl Loop {
                         }
                     }
                 }
+                // Before what comes in, so that a flood of frames cannot keep signs of life from being committed.
+                _ = pulse.tick() => self.beat(),
                 event = self.inbox.recv() => match event {
                     Some(event) => self.absorb_all(event),
                     None => return,
                 },
-                _ = pulse.tick() => self.beat(),
                 () = tokio::time::sleep(sleep) => {}
             }
         }
@@ -372,7 +406,13 @@ impl Loop {
     fn absorb(&mut self, event: Event) {
         let now = Instant::now();
         match event {
+            Event::Order(order, reply) if self.orders.len() >= ORDERS_WAITING_MAX => {
+                let _ = reply.send(order.failed(too_many()));
+            }
             Event::Order(order, reply) => self.orders.push_back((order, reply)),
+            Event::Hello { reply, .. } if self.callers.len() >= CALLERS_WAITING_MAX => {
+                let _ = reply.send(Err(Refusal::Unavailable));
+            }
             Event::Hello { hello, first_seq, out, reply } => {
                 let input = HelloInput { hello: *hello, session: Uuid::now_v7() };
                 self.callers.push_back(Caller { input, first_seq, out, reply });
@@ -393,8 +433,8 @@ impl Loop {
 
     fn hear(&mut self, id: Uuid, frame: &Frame, now: Instant) {
         let Some(session) = self.sessions.get_mut(id) else { return };
-        let told = session.hear(frame, now);
-        match frame.drain {
+        let Heard { told, drain, freed } = session.hear(frame, now);
+        match drain {
             Some(Drain::Leaving) => self.leaving.push(Leaving { runner: session.runner.clone(), session: id }),
             Some(drain) => self.draining.push((session.runner.clone(), id, drain == Drain::Draining)),
             None => {}
@@ -403,15 +443,15 @@ impl Loop {
         if told.iter().any(started) {
             self.started_until.get_or_insert(now + STARTED_PATIENCE);
         }
-        self.due |= !told.iter().all(started) || frame.ack == 1 || frame.drain.is_some();
+        // A slot that became idle without a word about a task may be given one. A beat that brings nothing new is no
+        // reason for a turn: thousands of idle runners beat.
+        self.due |= freed || !told.iter().all(started);
         self.facts.extend(told.into_iter().map(|told| Fact {
             source: Some((id, told.slot)),
             task: told.task,
             job_id: told.job_id,
             news: told.news,
         }));
-        // A slot that became idle without a word about a task may be given one.
-        self.due |= frame.slots.iter().any(super::dispatcher::is_idle);
     }
 
     /// Whether there is something for a turn to do.
@@ -456,20 +496,25 @@ impl Loop {
             facts_max = usize::from(self.orders.is_empty() && self.callers.is_empty());
         }
         let (orders, replies): (Vec<_>, Vec<_>) = self.orders.drain(..self.orders.len().min(orders_max)).unzip();
+        // Who gave up waiting has dialed again, and must not take the place of its own newer stream.
+        self.callers.retain(|caller| !caller.out.is_closed());
         let callers: Vec<Caller> = self.callers.drain(..self.callers.len().min(hellos_max)).collect();
         let facts: Vec<Fact> = self.facts.drain(..self.facts.len().min(facts_max)).collect();
         let look = self.look_at <= now;
         if look {
             self.look_at = now + LOOK_INTERVAL;
         }
-        let sweep = look && self.sweep_at <= now && self.pulse.may_judge(now);
+        let mut sweep = None;
         if self.sweep_at <= now {
             self.sweep_at = now + self.timing.sweep_interval;
+            sweep = self.pulse.judge(now);
         }
-        let idle = if self.stopping.is_some() || self.drained {
+        // What the last turn may have given out is settled before its slots are offered again.
+        let in_doubt = std::mem::take(&mut self.in_doubt);
+        let idle = if self.stopping.is_some() || self.drained || in_doubt {
             Vec::new()
         } else {
-            let busy: Vec<Uuid> = facts.iter().filter_map(|fact| fact.source).map(|(session, _)| session).collect();
+            let busy: HashSet<Uuid> = facts.iter().filter_map(|fact| fact.source).map(|(session, _)| session).collect();
             self.sessions.offer(&busy)
         };
         let fire = (look || self.job_ended || self.fire_at.is_some_and(|at| at <= now)) && self.stopping.is_none();
@@ -480,10 +525,12 @@ impl Loop {
             orders,
             hellos: callers.iter().map(|caller| caller.input.clone()).collect(),
             facts,
-            leaving: std::mem::take(&mut self.leaving),
+            // What a runner said before it left counts first.
+            leaving: if self.facts.is_empty() { std::mem::take(&mut self.leaving) } else { Vec::new() },
             draining: std::mem::take(&mut self.draining),
             idle,
-            look: look.then(|| self.sessions.ids()),
+            look: (look || in_doubt).then(|| self.sessions.ids()),
+            in_doubt,
             sweep,
             fire,
             job_ended: std::mem::take(&mut self.job_ended),
@@ -496,7 +543,7 @@ impl Loop {
         let offered = input.idle.iter().map(|idle| idle.session).collect();
         let given = input.clone();
         let task = tokio::spawn(async move {
-            let outcome = turn::run(&mut context, &given).await;
+            let outcome = within(TURN_MAX, &mut context, &given).await;
             (context, given, outcome)
         });
         Under { task, input, replies, callers, offered }
@@ -516,6 +563,7 @@ impl Loop {
                 self.sessions.withdraw(&offered);
             }
             Err(error) => {
+                self.in_doubt |= input.in_doubt || error.is_unreachable();
                 self.sessions.withdraw(&offered);
                 self.recover(&input, replies, callers, &error, now);
             }
@@ -581,7 +629,12 @@ impl Loop {
                 let news = News::Ended(Ending::Failure, format!("result refused: {error}"));
                 self.facts.push_front(Fact { news, ..fact.clone() });
             } else {
-                error!(task.id = %fact.task.task, "a report could not be recorded and was dropped");
+                error!(task.id = %fact.task.task, "a report could not be recorded");
+                // The hello that follows settles what it was about.
+                if let Some((session, _)) = fact.source {
+                    let message = "a report could not be recorded; say hello again";
+                    self.disconnect(session, DisconnectReason::Unresponsive, message, now);
+                }
             }
         }
         self.back_off(now);
@@ -662,7 +715,7 @@ impl Loop {
             let _ = reply.send(answer);
         }
         for id in output.superseded {
-            self.disconnect(id, DisconnectReason::Replaced, "a newer stream of this runner counts", now);
+            self.disconnect(id, DisconnectReason::Replaced, "this stream of the runner no longer counts", now);
         }
         for (caller, answer) in callers.into_iter().zip(output.hellos) {
             self.let_in(caller, answer, output.now, now);
@@ -670,6 +723,15 @@ impl Loop {
         for reset in output.resets {
             if let Some(session) = self.sessions.get_mut(reset.session) {
                 let (slot, task, job_id, grace) = (reset.slot, reset.task, reset.job_id, reset.grace);
+                session.reset(ToEnd { slot, task, job_id, grace, told: false }, now);
+            }
+        }
+        if output.sweep_again {
+            (self.look_at, self.sweep_at) = (now, now);
+        }
+        for Reset { session, slot, task, job_id, grace } in output.doubtful {
+            if let Some(session) = self.sessions.get_mut(session).filter(|session| !session.holds(slot, task)) {
+                warn!(task.id = %task.task, "given out by a turn whose outcome was not known, and taken back");
                 session.reset(ToEnd { slot, task, job_id, grace, told: false }, now);
             }
         }

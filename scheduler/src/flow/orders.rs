@@ -1,6 +1,6 @@
 //! What was asked for through the API: definitions are stored, jobs are born, terminated, and runners drained.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 
 use uuid::Uuid;
 
@@ -61,6 +61,14 @@ impl Order {
         matches!(self, Self::Apply(_) | Self::Delete(_))
     }
 
+    /// The runner it is about.
+    pub(super) fn runner(&self) -> Option<&str> {
+        match self {
+            Self::DrainRunner { runner, .. } => Some(runner),
+            _ => None,
+        }
+    }
+
     /// Whether other schedulers have to hear of it to carry it out.
     pub(super) fn is_drain(&self) -> bool {
         matches!(self, Self::DrainRunner { .. } | Self::DrainScheduler { .. })
@@ -103,15 +111,21 @@ impl Order {
     }
 }
 
-/// Claims the request ids of orders, first of all: a twin that is under way elsewhere is waited for. None for an
-/// order whose twin comes earlier in this turn: it is claimed once that one is carried out.
+/// Claims the request ids of orders, first of all: a twin that is under way elsewhere is waited for. They are claimed in
+/// one order everywhere, so that two schedulers with the same twins do not wait for each other. None for an order whose
+/// twin comes earlier in this turn: it is claimed once that one is carried out.
 pub(super) async fn claim(tx: &Tx, orders: &[Order]) -> Result<Vec<Option<Claim>>, store::Error> {
-    let mut claims = Vec::with_capacity(orders.len());
-    let mut seen = BTreeSet::new();
-    for order in orders {
-        let is_first =
-            order.request().is_none_or(|(method, caller)| seen.insert((method, &caller.principal, &caller.request_id)));
-        claims.push(if is_first { Some(claim_one(tx, order).await?) } else { None });
+    let mut claims = vec![Some(Claim::New); orders.len()];
+    let mut first = BTreeMap::new();
+    for (at, order) in orders.iter().enumerate() {
+        let Some((method, caller)) = order.request() else { continue };
+        match first.entry((&caller.principal, method, &caller.request_id)) {
+            Entry::Vacant(place) => drop(place.insert(at)),
+            Entry::Occupied(_) => claims[at] = None,
+        }
+    }
+    for at in first.into_values() {
+        claims[at] = Some(claim_one(tx, &orders[at]).await?);
     }
     Ok(claims)
 }

@@ -105,6 +105,9 @@ pub(super) async fn pass(
         return Ok(left);
     }
     let counting = store::runner::counting(tx, &chosen).await?;
+    if counting.len() < chosen.len() {
+        drop_replaced(tx, chosen, &counting, output).await?;
+    }
 
     let jobs = jobs_of(tx, context, work, &tasks, &pairs).await?;
     data.load_outputs(tx, pairs.iter().map(|(at, _)| (&tasks[*at], &*jobs[&tasks[*at].job_id].1))).await?;
@@ -147,6 +150,23 @@ pub(super) async fn pass(
         return Err(store::Error::Missed { asked: rows.len() as u64, written });
     }
     Ok(left)
+}
+
+/// Sessions that were replaced elsewhere are dropped: a dead stream that looks idle must not be offered again and again
+/// to tasks that others could run. One whose row is only held by somebody stays.
+async fn drop_replaced(
+    tx: &Tx,
+    chosen: Vec<(String, Uuid)>,
+    counting: &[Uuid],
+    output: &mut Output,
+) -> Result<(), store::Error> {
+    let missed: Vec<(String, Uuid)> = chosen.into_iter().filter(|(_, session)| !counting.contains(session)).collect();
+    let held = store::runner::still_counting(tx, &missed).await?;
+    let replaced = missed.into_iter().map(|(_, session)| session).filter(|session| !held.contains(session));
+    let before = output.superseded.len();
+    output.superseded.extend(replaced);
+    output.more |= output.superseded.len() > before;
+    Ok(())
 }
 
 /// Adds the slots whose tasks ended in this turn: the result's acknowledgement and the next task go in one frame.

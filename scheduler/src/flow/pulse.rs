@@ -41,6 +41,30 @@ pub(super) enum Seen {
     },
 }
 
+/// The right to decide losses. It ends with the touch that it rests on: what a turn reads may be much younger than the
+/// moment it was begun in.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Judge {
+    /// The clock of the database when signs of life were last committed, and when that was.
+    clock: (Timestamp, Instant),
+    gap: Duration,
+}
+
+impl Judge {
+    /// Whether losses may be decided by this reading of the database's clock, taken now: signs of life could be
+    /// committed until just before, and the clock has not jumped since.
+    pub(super) fn may_still(self, clock: Timestamp, now: Instant) -> bool {
+        let (before, then) = self.clock;
+        now - then <= self.gap * 2
+            && jump((before, then), (clock, now)).unsigned_abs() <= micros(self.gap).unsigned_abs()
+    }
+}
+
+/// By how many microseconds the clock of the database ran ahead of ours between two readings.
+fn jump(before: (Timestamp, Instant), after: (Timestamp, Instant)) -> i64 {
+    (after.0.0 - before.0.0) - micros(after.1 - before.1)
+}
+
 /// The beats of a scheduler.
 #[derive(Debug)]
 pub(super) struct Pulse {
@@ -81,8 +105,14 @@ impl Pulse {
     }
 
     /// Whether this scheduler has been in touch long enough to decide losses.
-    pub(super) fn may_judge(&self, now: Instant) -> bool {
+    fn may_judge(&self, now: Instant) -> bool {
         now - self.touched_at <= self.timing.touch_gap && now - self.touch_since >= self.timing.lost_after
+    }
+
+    /// The right to decide losses, once this scheduler has been in touch for long enough.
+    pub(super) fn judge(&self, now: Instant) -> Option<Judge> {
+        let clock = self.clock.filter(|_| self.may_judge(now))?;
+        Some(Judge { clock, gap: self.timing.touch_gap })
     }
 
     /// The database answered.
@@ -111,7 +141,8 @@ impl Pulse {
         self.under_way = true;
         let (store, scheduler, alive_for) = (self.store.clone(), self.scheduler, self.timing.lost_after);
         tokio::spawn(async move {
-            let seen = match commit(&store, scheduler, &heard, own, alive_for).await {
+            let committed = within(BEAT_MAX, &store, commit(&store, scheduler, &heard, own, alive_for)).await;
+            let seen = match committed {
                 Ok(seen) => seen,
                 Err(error) => {
                     let cause = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
@@ -132,10 +163,10 @@ impl Pulse {
                 if let Some(addresses) = addresses {
                     self.addresses.clone_from(addresses);
                 }
-                if let Some((before, then)) = self.clock.replace((*clock, now)) {
-                    let (theirs, ours) = (clock.0 - before.0, micros(now - then));
-                    if (theirs - ours).unsigned_abs() > self.timing.touch_gap.as_micros() as u64 {
-                        warn!(by_s = (theirs - ours) / 1_000_000, "the database clock jumped");
+                if let Some(before) = self.clock.replace((*clock, now)) {
+                    let by = jump(before, (*clock, now));
+                    if by.unsigned_abs() > micros(self.timing.touch_gap).unsigned_abs() {
+                        warn!(by_s = by / 1_000_000, "the database clock jumped");
                         self.touch_since = now;
                     }
                 }
@@ -149,11 +180,30 @@ impl Pulse {
     pub(super) async fn part(&self, store: &Store, hold_for: Duration) -> Result<(), store::Error> {
         let tx = store.begin_beats().await?;
         let now = store::scheduler::now(&tx).await?;
-        store::runner::hold(&tx, self.scheduler, now + hold_for).await?;
+        // A runner adds `hold_for` to its self-stop, and that may just have been renewed: its tasks may go on for so long
+        // and need `lost_after` to be gone.
+        store::runner::hold(&tx, self.scheduler, now + hold_for + self.timing.lost_after).await?;
         store::scheduler::leave(&tx, self.scheduler).await?;
         tx.commit().await
     }
 }
+
+/// Runs what must not take longer than `limit`; its connection is given up then.
+async fn within<T>(
+    limit: Duration,
+    store: &Store,
+    work: impl Future<Output = Result<T, store::Error>>,
+) -> Result<T, store::Error> {
+    let mut work = std::pin::pin!(work);
+    tokio::time::timeout(limit, work.as_mut()).await.unwrap_or_else(|_| {
+        // Before the work is dropped, which gives its connection back.
+        store.distrust_beats();
+        Err(store::Error::Silent(limit))
+    })
+}
+
+/// The database has not answered when it takes longer than this to commit signs of life.
+const BEAT_MAX: Duration = Duration::from_secs(5);
 
 /// A scheduler gives its own sign of life so often that, with nothing else to do, its touch does not count as broken
 /// because one of them comes late.
@@ -194,6 +244,20 @@ async fn commit(
 mod tests {
     use super::*;
     use crate::store::testing;
+
+    #[test]
+    fn a_sweep_that_was_kept_waiting_decides_nothing() {
+        let gap = Duration::from_secs(10);
+        let (then, at) = (Instant::now(), |second: u64| Timestamp(micros(Duration::from_secs(1_000 + second))));
+        let judge = Judge { clock: (at(0), then), gap };
+        let may = |clock: u64, ours: u64| judge.may_still(at(clock), then + Duration::from_secs(ours));
+        assert!(may(1, 1));
+        assert!(may(20, 20));
+        // Frozen, or waiting for a database that stood still: nobody's signs of life were committed meanwhile.
+        assert!(!may(60, 60));
+        // The clock of the database was set: runners look silent that are not.
+        assert!(!may(3_600, 1));
+    }
 
     #[tokio::test]
     async fn a_scheduler_that_hears_nobody_may_judge_all_the_same() {

@@ -1,11 +1,16 @@
 //! Runners gone silent, and deadlines gone by.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Instant};
 
 use tracing::warn;
 use uuid::Uuid;
 
-use super::{dispatcher, orders, turn::Output, work::Work};
+use super::{
+    dispatcher, orders,
+    pulse::Judge,
+    turn::{Context, Output},
+    work::Work,
+};
 use crate::{
     domain::{
         job::JobState,
@@ -37,8 +42,9 @@ pub(super) async fn late_jobs(tx: &Tx) -> Result<Vec<Uuid>, store::Error> {
 /// Ends what is late, and gives up what is lost [8].
 pub(super) async fn pass(
     tx: &Tx,
-    timing: &Timing,
+    context: &Context,
     work: &mut Work,
+    sweep: Option<Judge>,
     silent: &[String],
     runners: &BTreeMap<String, RunnerRow>,
     output: &mut Output,
@@ -53,12 +59,18 @@ pub(super) async fn pass(
         work.job_mut(job).expect("the job is in hand").timed_out = true;
         orders::terminate_job(tx, work, job, &format!("timed out after {timeout:?}"), None).await?;
     }
+    // The turn may have waited for long: for a lock, for a database that stood still, or frozen as a whole. Then it is
+    // our own absence that the rows show.
+    if !sweep.is_some_and(|judge| judge.may_still(work.now, Instant::now())) {
+        return Ok(());
+    }
+    output.sweep_again = silent.len() >= RUNNERS_MAX as usize;
     for id in silent {
         let Some(runner) = runners.get(id) else { continue };
         let (Some(session), known) = (runner.session_id, &runner.known) else { continue };
         let held = known.hold_until.is_some_and(|until| until > work.now);
         // It was heard after all, or another scheduler was first.
-        if held || known.last_seen_at + timing.lost_after > work.now {
+        if held || known.last_seen_at + context.timing.lost_after > work.now {
             continue;
         }
         let tasks = store::task::lock_held_by(tx, id).await?;

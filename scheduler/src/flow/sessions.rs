@@ -4,7 +4,7 @@
 //! the hellos of the runners.
 
 use std::{
-    collections::{BTreeMap, HashMap, VecDeque},
+    collections::{BTreeMap, HashMap, HashSet, VecDeque},
     time::{Duration, Instant},
 };
 
@@ -14,7 +14,7 @@ use uuid::Uuid;
 use super::{dispatcher::News, picker::IdleSession};
 use crate::domain::{
     command::{Command, Disconnect, DisconnectReason, Down},
-    heartbeat::{self, Answer, Frame, Held, Reading, SlotReport, SlotStatus, TaskRef},
+    heartbeat::{self, Answer, Drain, Frame, Held, Reading, SlotReport, SlotStatus, TaskRef},
     pick::Offer,
     task::Ending,
     timing::Timing,
@@ -73,6 +73,8 @@ pub(super) struct Session {
     settled: bool,
     /// It finishes what it has by its own wish.
     draining: bool,
+    /// What it said last about that, and the database knows.
+    said: Option<Drain>,
     /// It was drained by an operator.
     pub drained: bool,
     /// Frames with commands that were not taken in yet.
@@ -90,6 +92,17 @@ pub(super) struct Opening {
     pub out: mpsc::Sender<Down>,
     pub first_seq: u64,
     pub drained: bool,
+}
+
+/// What a frame brought.
+#[derive(Default)]
+pub(super) struct Heard {
+    /// News about tasks.
+    pub told: Vec<Told>,
+    /// Whether the runner takes new work, if that has changed.
+    pub drain: Option<Drain>,
+    /// Slots became idle.
+    pub freed: bool,
 }
 
 /// News that a frame brought, with the slot it came from.
@@ -134,7 +147,8 @@ impl Session {
             heard: first_seq,
             committed: first_seq,
             settled: false,
-            draining: hello.drain.is_some_and(|drain| drain != heartbeat::Drain::Working),
+            draining: hello.drain.is_some_and(|drain| drain != Drain::Working),
+            said: hello.drain,
             drained,
             unacked: VecDeque::new(),
             waiting: Vec::new(),
@@ -231,9 +245,10 @@ impl Session {
         let Some(place) = self.slots.get_mut(slot as usize) else { return };
         match place {
             Slot::Held(held) if held.held.task == task => {
-                if held.reset_at.replace(now).is_some() || held.reported {
+                if held.reset_at.is_some() || held.reported {
                     return;
                 }
+                held.reset_at = Some(now);
             }
             Slot::Held(_) | Slot::Offered => return,
             Slot::Free | Slot::Unknown | Slot::Stray => {
@@ -252,6 +267,11 @@ impl Session {
         }
     }
 
+    /// Whether this is what a slot was given.
+    pub(super) fn holds(&self, slot: u32, task: TaskRef) -> bool {
+        matches!(self.slots.get(slot as usize), Some(Slot::Held(held)) if held.held.task == task)
+    }
+
     /// What a slot held is settled.
     pub(super) fn release(&mut self, slot: u32, task: TaskRef, idle: bool) {
         if let Some(place) = self.slots.get_mut(slot as usize)
@@ -262,11 +282,13 @@ impl Session {
     }
 
     /// Takes a frame in: what it tells, and at once what to answer to strays.
-    pub(super) fn hear(&mut self, frame: &Frame, now: Instant) -> Vec<Told> {
+    pub(super) fn hear(&mut self, frame: &Frame, now: Instant) -> Heard {
+        let mut heard = Heard::default();
         self.heard = self.heard.max(frame.seq);
         while self.unacked.front().is_some_and(|(seq, _)| *seq <= frame.ack) {
             self.unacked.pop_front();
         }
+        let idle_before = self.count_free();
         if !self.settled && frame.ack >= 1 {
             self.settled = true;
             for slot in &mut self.slots {
@@ -275,21 +297,32 @@ impl Session {
                 }
             }
         }
+        // A runner says it in every frame; only a change is news, and a slot of one that works again is free anew.
+        if frame.drain.is_some() && frame.drain != self.said {
+            self.said = frame.drain;
+            heard.drain = frame.drain;
+            heard.freed = frame.drain == Some(Drain::Working);
+        }
         match frame.drain {
-            Some(heartbeat::Drain::Working) => self.draining = false,
+            Some(Drain::Working) => self.draining = false,
             Some(_) => self.draining = true,
             None => {}
         }
-        let (mut told, mut commands) = (Vec::new(), Vec::new());
+        let mut commands = Vec::new();
         for report in &frame.slots {
             if let Some(news) = self.hear_slot(report, frame.ack, &mut commands) {
-                told.push(news);
+                heard.told.push(news);
             }
         }
         if !commands.is_empty() {
             self.send(commands, now);
         }
-        told
+        heard.freed |= self.count_free() > idle_before;
+        heard
+    }
+
+    fn count_free(&self) -> usize {
+        self.slots.iter().filter(|slot| matches!(slot, Slot::Free)).count()
     }
 
     fn hear_slot(&mut self, report: &SlotReport, ack: u64, commands: &mut Vec<Command>) -> Option<Told> {
@@ -449,7 +482,7 @@ impl Sessions {
 
     /// Offers idle slots to a turn, and those sessions too whose slots may become idle in it. Sessions take turns at
     /// being offered first.
-    pub(super) fn offer(&mut self, busy: &[Uuid]) -> Vec<IdleSession> {
+    pub(super) fn offer(&mut self, busy: &HashSet<Uuid>) -> Vec<IdleSession> {
         let mut offered = Vec::new();
         for _ in 0..self.order.len() {
             if offered.len() >= OFFERS_MAX {

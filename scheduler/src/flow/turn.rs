@@ -19,6 +19,7 @@ use super::{
     orders::{self, Order, OrderAnswer},
     picker::{self, Dispatch, IdleSession},
     plan::Plans,
+    pulse::Judge,
     reaper, trigger,
     work::Work,
 };
@@ -45,8 +46,10 @@ pub(super) struct Input {
     /// The sessions of this scheduler, when it is time to look at what nobody tells: what they are owed, jobs left to be
     /// written, deadlines gone by, tasks that wait for a retry. Any other turn asks the database only for what came in.
     pub look: Option<Vec<Uuid>>,
-    /// Whether silent runners may be given up in this turn.
-    pub sweep: bool,
+    /// Whether the last turn was committed is not known: what was given out is compared with what was sent.
+    pub in_doubt: bool,
+    /// By which right silent runners are given up in this turn, if they are.
+    pub sweep: Option<Judge>,
     /// Whether to look for schedules that are due.
     pub fire: bool,
     /// A job ended since the last turn: others may have waited for that.
@@ -68,8 +71,12 @@ pub(super) struct Output {
     pub dispatched: Vec<Dispatch>,
     /// Tasks to be ended.
     pub resets: Vec<Reset>,
+    /// Tasks that are DISPATCHED in sessions of ours, after a turn whose outcome is not known.
+    pub doubtful: Vec<Reset>,
     /// Runners given up, with the session that counted.
     pub lost: Vec<(String, Uuid)>,
+    /// There are more silent runners than one turn gives up.
+    pub sweep_again: bool,
     /// Sessions that no longer count.
     pub superseded: Vec<Uuid>,
     /// Runners an operator drained, when it was time to look.
@@ -149,7 +156,7 @@ pub(super) async fn run(context: &mut Context, input: &Input) -> Result<Output, 
     }
 
     let mut silent = Vec::new();
-    if input.sweep {
+    if input.sweep.is_some() {
         silent = reaper::silent(&tx, &context.timing).await?;
     }
     let runners = dispatcher::lock_runners(&tx, input, &silent).await?;
@@ -180,7 +187,7 @@ pub(super) async fn run(context: &mut Context, input: &Input) -> Result<Output, 
     output.orders = orders::pass(&tx, context, &mut work, &input.orders, claims, configs).await?;
     trigger::pass(&tx, &mut work, fires).await?;
     dispatcher::pass(&tx, context, &mut work, input, &runners, &mut output).await?;
-    reaper::pass(&tx, &context.timing, &mut work, &silent, &runners, &mut output).await?;
+    reaper::pass(&tx, context, &mut work, input.sweep, &silent, &runners, &mut output).await?;
     let (opening, more) = expander::pass(&tx, &mut work).await?;
     output.more |= more;
     gates::settle(&tx, &mut work, &mut data, opening).await?;
@@ -209,6 +216,9 @@ pub(super) async fn run(context: &mut Context, input: &Input) -> Result<Output, 
     };
     if let Some(sessions) = &input.look {
         output.resets.extend(store::task::terminating_in(&tx, sessions).await?.iter().filter_map(Reset::of));
+        if input.in_doubt {
+            output.doubtful = store::task::dispatched_in(&tx, sessions).await?.iter().filter_map(Reset::of).collect();
+        }
         output.drained = Some(store::runner::drained_of(&tx, context.scheduler).await?);
         store::request::forget(&tx, now, REQUESTS_FORGOTTEN_MAX).await?;
     }

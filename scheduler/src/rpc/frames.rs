@@ -1,6 +1,6 @@
 //! The frames of the heartbeat protocol as values, both ways.
 
-use std::time::Duration;
+use std::{collections::HashSet, time::Duration};
 
 use baton::v1;
 use prost_types::Timestamp as WireTime;
@@ -49,7 +49,14 @@ pub(super) fn hello(wire: v1::Heartbeat) -> Result<Hello, Violation> {
     }
     let mut inventory = reports(&wire.inventory)?;
     inventory.extend(slots.into_iter().filter(|report| report.task.is_some()));
-    inventory.dedup_by_key(|report| report.task);
+    let mut named = HashSet::new();
+    inventory.retain(|report| report.task.is_none_or(|task| named.insert(task)));
+    let mut taken = HashSet::new();
+    for report in inventory.iter().filter(|report| report.status == SlotStatus::Running) {
+        if report.slot >= wire.slots || !taken.insert(report.slot) {
+            return Err(format!("a hello names a task for each of its {} slots at most once", wire.slots));
+        }
+    }
     Ok(Hello {
         runner_id: wire.runner_id,
         install_id: wire.install_id,

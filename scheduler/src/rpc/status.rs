@@ -242,14 +242,14 @@ fn refused(refusal: request::Error) -> Status {
             let message = format!("the scheduler is busy: {what}; try again in a moment");
             status(Code::ResourceExhausted, &message, later("BUSY"))
         }
-        request::Error::Unavailable(message) => unavailable(message),
+        request::Error::Unavailable(message) => unavailable(&message),
         request::Error::Internal(message) => internal(&message),
     }
 }
 
 fn store_failed(error: &store::Error) -> Status {
     if error.is_unreachable() {
-        return unavailable(format!("{error}; try again in a moment"));
+        return unavailable(&format!("{error}; try again in a moment"));
     }
     if error.is_contended() {
         let message = "other changes were in the way; try again";
@@ -264,8 +264,8 @@ fn store_failed(error: &store::Error) -> Status {
     internal(&causes)
 }
 
-fn unavailable(message: String) -> Status {
-    status(Code::Unavailable, &message, later("UNAVAILABLE"))
+fn unavailable(message: &str) -> Status {
+    status(Code::Unavailable, message, later("UNAVAILABLE"))
 }
 
 /// What went wrong inside goes to the log, with a mark that leads there, and not to the client.

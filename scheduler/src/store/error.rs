@@ -63,6 +63,9 @@ pub enum Error {
     /// The database does not answer.
     #[error("the database is out of reach")]
     Unreachable(#[source] DbErr),
+    /// The database took too long to answer.
+    #[error("the database has not answered for {} s", .0.as_secs())]
+    Silent(std::time::Duration),
     /// There is such a row already.
     #[error("there is such a row already")]
     Duplicate(#[source] DbErr),
@@ -108,7 +111,7 @@ impl Error {
     /// Whether the database is away, so that it is worth trying again later and nothing is wrong with the request.
     pub fn is_unreachable(&self) -> bool {
         match self {
-            Self::Unreachable(_) | Self::Stopped => true,
+            Self::Unreachable(_) | Self::Silent(_) | Self::Stopped => true,
             Self::Shared(inner) => inner.is_unreachable(),
             _ => false,
         }
@@ -125,8 +128,8 @@ impl From<DbErr> for Error {
                 // Serialization failure, deadlock, lock not available; and SQLITE_BUSY and SQLITE_LOCKED with what
                 // extends them.
                 Some("40001" | "40P01" | "55P03" | "5" | "6" | "261" | "262" | "517" | "518") => Self::Contended(error),
-                // The server is shutting down, starting up, has no room, or was lost.
-                Some(code) if ["57P", "08", "53300"].iter().any(|class| code.starts_with(class)) => {
+                // The server is shutting down, starting up, has no room, was lost, or ended a transaction that stood still.
+                Some(code) if ["57P", "08", "53300", "25P03"].iter().any(|class| code.starts_with(class)) => {
                     Self::Unreachable(error)
                 }
                 _ => Self::Refused(error),

@@ -3,6 +3,8 @@
 pub mod config;
 mod entity;
 mod error;
+#[cfg(test)]
+mod interleaving;
 pub mod job;
 pub mod log;
 mod open;
@@ -20,7 +22,13 @@ pub mod task;
 pub(crate) mod testing;
 mod wake;
 
-use std::{fs::File, sync::Arc};
+use std::{
+    fs::File,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use sea_orm::{
     ConnectionTrait as _, DatabaseConnection, DatabaseTransaction, DbBackend, QueryResult, SqliteTransactionMode,
@@ -42,6 +50,8 @@ pub struct Store {
     reader: DatabaseConnection,
     /// Where other schedulers are heard, on PostgreSQL.
     listening: Option<wake::Listening>,
+    /// Raised when the engine's, and the beats', connection is not to be used again.
+    distrusted: [Arc<AtomicBool>; 2],
     /// The output of tasks.
     logs: log::Logs,
     /// The versions of job configs used last.
@@ -75,6 +85,17 @@ impl Store {
     /// Begins the transaction that records signs of life, which must not wait for a long turn on PostgreSQL.
     pub async fn begin_beats(&self) -> Result<Tx, Error> {
         Tx::begin(&self.beats, self.backend).await
+    }
+
+    /// The transaction under way on the engine's connection waits in vain: once it is dropped, its connection is closed
+    /// and not asked whether it is well, for it would not answer. To be called before it is dropped.
+    pub fn distrust_writer(&self) {
+        self.distrusted[0].store(true, Ordering::Release);
+    }
+
+    /// The same for the connection of signs of life.
+    pub fn distrust_beats(&self) {
+        self.distrusted[1].store(true, Ordering::Release);
     }
 
     /// The connections for single questions, each its own short transaction.

@@ -7,7 +7,7 @@ use std::{
     str::FromStr as _,
     sync::{
         Arc,
-        atomic::{AtomicU32, Ordering},
+        atomic::{AtomicBool, AtomicU32, Ordering},
     },
     time::Duration,
 };
@@ -37,6 +37,10 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 const PING_AFTER: Duration = Duration::from_secs(30);
 /// How long PostgreSQL may take to answer at the start.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a transaction may stand still before PostgreSQL ends it, whatever has become of the scheduler that began it.
+const IDLE_IN_TRANSACTION: Duration = Duration::from_secs(5);
+/// How long a connection may take to say that it is well when it is given back.
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
 /// The advisory lock under which one scheduler migrates and the others wait: "baton" in ASCII.
 const MIGRATION_LOCK: i64 = 0x62_6174_6f6e;
 
@@ -143,6 +147,7 @@ async fn open_sqlite(path: &Path) -> Result<Store, Error> {
         writer,
         reader,
         listening: None,
+        distrusted: Default::default(),
         logs,
         definitions: Arc::default(),
         _lock: Some(Arc::new(lock)),
@@ -209,6 +214,8 @@ async fn open_postgres(url: &str) -> Result<Store, Error> {
     let options = PgConnectOptions::from_str(url)
         .map_err(|error| Error::Url { url: address.clone(), problem: format!("cannot be read: {error}") })?
         .application_name("baton-scheduler")
+        // A scheduler that is frozen in the middle of a turn must not hold up the others with its locks.
+        .options([("idle_in_transaction_session_timeout", IDLE_IN_TRANSACTION.as_millis().to_string())])
         .disable_statement_logging();
     let own_pid = Arc::new(AtomicU32::new(0));
     let pool = |size: u32| {
@@ -234,21 +241,47 @@ async fn open_postgres(url: &str) -> Result<Store, Error> {
     // The listener holds its connection for ever, so it has one of its own.
     let listening = PgPoolOptions::new().max_connections(1).acquire_timeout(ACQUIRE_TIMEOUT);
     let listening = listening.connect_lazy_with(options.clone());
+    let distrusted: [Arc<AtomicBool>; 2] = Default::default();
     let (writer, options, address) = pool(1);
-    let writer = connect((remembering_pid(writer, own_pid.clone()), options, address)).await?;
+    let writer = closing_distrusted(remembering_pid(writer, own_pid.clone()), &distrusted[0]);
+    let writer = connect((writer, options, address)).await?;
     migrate::<Migrator>(&writer, DbBackend::Postgres).await?;
     migrate::<LogMigrator>(&writer, DbBackend::Postgres).await?;
-    let reader = connect(pool(READERS)).await?;
+    let (reader, options, address) = pool(READERS);
+    let reader = connect((closing_silent(reader), options, address)).await?;
+    let (beats, options, address) = pool(1);
+    let beats = connect((closing_distrusted(beats, &distrusted[1]), options, address)).await?;
     let logs = Logs::start(DbBackend::Postgres, connect(pool(1)).await?, reader.clone());
     Ok(Store {
         backend: DbBackend::Postgres,
         writer,
-        beats: connect(pool(1)).await?,
+        beats,
         reader,
+        distrusted,
         listening: Some(Listening { pool: listening, own_pid }),
         logs,
         definitions: Arc::default(),
         _lock: None,
+    })
+}
+
+/// Closes a connection that does not answer instead of waiting for it when it is given back: the pool has no other.
+fn closing_distrusted(pool: PgPoolOptions, distrusted: &Arc<AtomicBool>) -> PgPoolOptions {
+    let distrusted = distrusted.clone();
+    pool.after_release(move |_, _| {
+        let gone = distrusted.swap(false, Ordering::AcqRel);
+        Box::pin(async move { if gone { Err(sqlx::Error::WorkerCrashed) } else { Ok(true) } })
+    })
+}
+
+/// Closes a connection that does not answer in time instead of waiting for it when it is given back: a question whose
+/// asker went away may have been put to a server that is gone.
+fn closing_silent(pool: PgPoolOptions) -> PgPoolOptions {
+    pool.after_release(|connection, _| {
+        Box::pin(async move {
+            let answered = tokio::time::timeout(RELEASE_TIMEOUT, connection.ping()).await;
+            answered.unwrap_or(Err(sqlx::Error::PoolTimedOut)).map(|()| true)
+        })
     })
 }
 

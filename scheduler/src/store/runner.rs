@@ -59,13 +59,14 @@ pub async fn ensure(tx: &Tx, hello: &Hello, now: Timestamp) -> Result<(), Error>
     Ok(())
 }
 
-/// Makes a session the one that counts. The hello is a sign of life, and what held the runner's tasks is over.
+/// Makes a session the one that counts. The hello is a sign of life. A planned stop holds the runner's tasks all the
+/// same until it is heard again: it goes on with them, by its own clock, until the welcome reaches it.
 pub async fn take(tx: &Tx, hello: &Hello, session: Uuid, scheduler: Uuid, now: Timestamp) -> Result<(), Error> {
     let labels = serde_json::to_string(&hello.labels).expect("a map of texts has a JSON form");
     let capabilities = serde_json::to_string(&hello.capabilities).expect("a list of texts has a JSON form");
     let text = "UPDATE runner SET install_id = :install, boot_id = :boot, conn = :conn, session_id = :session,
                     scheduler_id = :scheduler, labels = :labels, version = :version, capabilities = :capabilities,
-                    slots = :slots, draining = :draining, last_seen_at = :now, hold_until = NULL
+                    slots = :slots, draining = :draining, last_seen_at = :now
                 WHERE id = :id";
     let draining = hello.drain.is_some_and(|drain| drain != crate::domain::heartbeat::Drain::Working);
     let params = [
@@ -87,7 +88,7 @@ pub async fn take(tx: &Tx, hello: &Hello, session: Uuid, scheduler: Uuid, now: T
 }
 
 /// Records signs of life of sessions, those alone that still count, and leaves out rows that others hold: the next
-/// call takes them. Returns the sessions recorded.
+/// call takes them. Whoever is heard after its hello is no longer held by a planned stop. Returns the sessions recorded.
 pub async fn touch(tx: &Tx, sessions: &[(String, Uuid)]) -> Result<Vec<Uuid>, Error> {
     let mut input = Input::new([text("runner"), uuid("session")]);
     for (runner, session) in sessions {
@@ -97,7 +98,8 @@ pub async fn touch(tx: &Tx, sessions: &[(String, Uuid)]) -> Result<Vec<Uuid>, Er
                     SELECT runner.id FROM runner JOIN input ON runner.id = input.runner
                     WHERE runner.session_id = input.session ORDER BY runner.id {of_runner}
                 )
-                UPDATE runner SET last_seen_at = {now} WHERE id IN (SELECT id FROM heard) RETURNING session_id";
+                UPDATE runner SET last_seen_at = {now}, hold_until = NULL
+                WHERE id IN (SELECT id FROM heard) RETURNING session_id";
     let text = text.replace(
         "{of_runner}",
         if tx.backend() == sea_orm::DbBackend::Postgres { "FOR UPDATE OF runner SKIP LOCKED" } else { "" },
@@ -169,9 +171,14 @@ pub async fn drained_of(tx: &Tx, scheduler: Uuid) -> Result<Vec<String>, Error> 
     rows.iter().map(|row| row.column("id")).collect()
 }
 
-/// Holds the tasks of a scheduler's runners over a planned stop: nobody decides their loss before `until`.
+/// Holds the tasks of a scheduler's runners over a planned stop: nobody decides their loss before `until`. The rows are
+/// locked in id order first, as everywhere.
 pub async fn hold(tx: &Tx, scheduler: Uuid, until: Timestamp) -> Result<(), Error> {
-    let text = "UPDATE runner SET hold_until = :until WHERE scheduler_id = :scheduler AND session_id IS NOT NULL";
+    let text = "WITH held AS (
+                    SELECT id FROM runner WHERE scheduler_id = :scheduler AND session_id IS NOT NULL
+                    ORDER BY id {for_update}
+                )
+                UPDATE runner SET hold_until = :until WHERE id IN (SELECT id FROM held)";
     let params = [("scheduler", scheduler.into()), ("until", until.0.into())];
     tx.execute(sql::statement(tx.backend(), text, &params)).await?;
     Ok(())

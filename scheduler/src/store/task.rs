@@ -241,6 +241,18 @@ pub async fn terminating_in(tx: &Tx, sessions: &[Uuid]) -> Result<Vec<TaskRow>, 
     read_all(&tx.query(ids(sessions).statement(tx.backend(), &text, &[])).await?)
 }
 
+/// The tasks that were given out in these sessions and have not been heard of since.
+pub async fn dispatched_in(tx: &Tx, sessions: &[Uuid]) -> Result<Vec<TaskRow>, Error> {
+    if sessions.is_empty() {
+        return Ok(Vec::new());
+    }
+    let text = format!(
+        "WITH {{input}} SELECT {COLUMNS} FROM task WHERE task.state = 'DISPATCHED' AND task.runner_id IS NOT NULL
+         AND task.session_id IN (SELECT id FROM input)"
+    );
+    read_all(&tx.query(ids(sessions).statement(tx.backend(), &text, &[])).await?)
+}
+
 /// The outputs of the shards of a group that finished, in their order.
 pub async fn shard_outputs(tx: &Tx, group: Uuid) -> Result<Vec<(u32, String)>, Error> {
     let text = "SELECT shard_index, output FROM task
