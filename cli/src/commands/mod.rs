@@ -11,6 +11,7 @@ pub mod explain;
 pub mod get;
 pub mod init;
 pub mod logs;
+pub mod next;
 pub mod restore;
 pub mod resume;
 pub mod run;

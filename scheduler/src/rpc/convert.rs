@@ -1,6 +1,6 @@
 //! Messages into values and back. Total: what has no meaning is an error that names its field.
 
-mod schedules;
+pub(super) mod schedules;
 
 use std::{
     collections::{BTreeMap, HashMap},
