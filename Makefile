@@ -41,4 +41,5 @@ soak: ## kill and freeze parts at random, then compare ledger, database and mark
 	$(CARGO) build --workspace --bins --tests
 	target/debug/baton-soak
 
-ci: lint test run ## what the robot runs
+ci: lint test run ## what the robot runs: all of the above, and a minute of the soak
+	$(MAKE) soak MINUTES=1

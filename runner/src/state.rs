@@ -22,6 +22,7 @@ use std::{
     io::{self, Read as _, Write as _},
     os::unix::fs::{DirBuilderExt as _, FileExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
+    time::{Duration, Instant},
 };
 
 use rustix::fs::{FlockOperation, flock};
@@ -38,6 +39,13 @@ use crate::{
 
 /// The highest slot number that is read back; a runner has at most 10,000 slots.
 const SLOT_MAX: u32 = 9_999;
+
+/// A runner that was killed and started again at once may find the lock still held: the kernel lets go of it only when
+/// the last thread of the dead one is gone. So it is asked for again for this long.
+const LOCK_WAIT: Duration = Duration::from_secs(3);
+
+/// How often it is asked for.
+const LOCK_LOOK: Duration = Duration::from_millis(20);
 
 const MAGIC: &str = "baton1";
 
@@ -205,7 +213,13 @@ fn lock(dir: &Path) -> Result<File, Error> {
     let failed = |source| Error::Io { dir: dir.to_owned(), what: "locking it", source };
     let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
     let mut file = file.map_err(failed)?;
-    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+    let asked_at = Instant::now();
+    let mut taken = flock(&file, FlockOperation::NonBlockingLockExclusive);
+    while taken == Err(rustix::io::Errno::WOULDBLOCK) && asked_at.elapsed() < LOCK_WAIT {
+        std::thread::sleep(LOCK_LOOK);
+        taken = flock(&file, FlockOperation::NonBlockingLockExclusive);
+    }
+    match taken {
         Ok(()) => {}
         Err(rustix::io::Errno::WOULDBLOCK) => {
             let mut pid = String::new();

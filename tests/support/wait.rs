@@ -5,7 +5,7 @@ use std::{future::Future, time::Duration};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 /// How long anything may take on a machine busy with other things before a test gives up.
-pub const PATIENCE: Duration = Duration::from_mins(1);
+pub const PATIENCE: Duration = Duration::from_mins(2);
 
 /// How often a condition that sends no event is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(15);

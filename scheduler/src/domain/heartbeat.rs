@@ -102,6 +102,8 @@ impl TaskResult {
             EndReason::Exit if self.exit_code == Some(0) => Ending::Success,
             EndReason::RunnerStop => Ending::RunnerStop,
             EndReason::SelfStop => Ending::Lost { death: false },
+            // A RESET that came before the start: nothing ran and nothing can, which is proof and no failure [3].
+            EndReason::Reset if self.exit_code.is_none() && self.signal.is_none() => Ending::Gone,
             _ => Ending::Failure,
         }
     }
@@ -366,6 +368,22 @@ mod tests {
 
     fn report(status: SlotStatus, task: Option<TaskRef>, answer: Option<Answer>) -> SlotReport {
         SlotReport { slot: 0, status, task, answer, message: String::new(), result: None }
+    }
+
+    #[test]
+    fn a_reset_that_came_before_the_start_is_proof_and_no_failure() {
+        let result = |end_reason, signal| TaskResult {
+            end_reason,
+            exit_code: None,
+            signal,
+            message: String::new(),
+            output: Vec::new(),
+            stdout_bytes: 0,
+            stderr_bytes: 0,
+        };
+        assert_eq!(result(EndReason::Reset, None).ending(), Ending::Gone);
+        assert_eq!(result(EndReason::Reset, Some(15)).ending(), Ending::Failure);
+        assert_eq!(result(EndReason::StartFailed, None).ending(), Ending::Failure);
     }
 
     #[test]

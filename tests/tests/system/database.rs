@@ -51,7 +51,7 @@ async fn a_database_that_was_away_is_found_again_and_no_attempt_is_burnt() {
 #[tokio::test]
 async fn a_scheduler_cut_from_its_database_does_no_harm_beside_another() {
     let Some(world) = behind_proxy() else { return };
-    let mut cluster = world.schedulers(2).quick().runner(RunnerSpec::named("one")).start().await;
+    let mut cluster = world.schedulers(2).beat(Duration::from_secs(3)).runner(RunnerSpec::named("one")).start().await;
     let marks = cluster.marks("work");
     cluster.way_to_database().part();
     soon("the scheduler notices", || is_out_of_touch(cluster.scheduler(0))).await;

@@ -77,7 +77,8 @@ stories! {
 
     /// Rule 2: what the runner sent before it had the command says nothing about the command.
     async fn an_idle_beat_that_crosses_run_new_fails_nothing(world: World) {
-        let (cluster, beats) = behind_beats(world.quick()).await;
+        // Slow beats: what is held is released long before anybody loses patience with the other.
+        let (cluster, beats) = behind_beats(world.beat(Duration::from_secs(5))).await;
         let mut held = false;
         beats.judge(move |frame| {
             held |= frame.commands(CommandKind::RunNew);
@@ -212,7 +213,7 @@ async fn a_log_stream_that_stands_still_holds_up_nothing() {
 
 #[tokio::test]
 async fn a_quiet_stream_is_answered_beat_by_beat() {
-    let (_cluster, beats) = behind_beats(World::plain().quick()).await;
+    let (_cluster, beats) = behind_beats(World::plain().beat(Duration::from_secs(3))).await;
     let beat = |frame: &Frame| matches!(frame, Frame::Up(beat) if beat.slots.len() == 4);
     eventually("some beats, each of which lists every slot, are answered", PATIENCE, || {
         let answered = beats.count(|frame| frame.commands(CommandKind::GoOn));

@@ -8,9 +8,9 @@ use baton_tests::{
 };
 use serde_json::json;
 
-/// Two schedulers and beats quick enough to notice a dead one; none where there is no PostgreSQL.
+/// Two schedulers and beats quick enough to notice a dead one, slow enough for a busy machine; none where there is no PostgreSQL.
 fn two() -> Option<World> {
-    Backend::Postgres.is_available().then(|| World::on(Backend::Postgres).schedulers(2).quick())
+    Backend::Postgres.is_available().then(|| World::on(Backend::Postgres).schedulers(2).beat(Duration::from_secs(3)))
 }
 
 /// A runner that knows only the scheduler with this number.
@@ -64,7 +64,7 @@ async fn runners_of_a_killed_scheduler_move_and_their_tasks_go_on() {
 #[tokio::test]
 async fn a_join_of_parents_on_two_schedulers_starts_once() {
     let Some(world) = two() else { return };
-    let mut cluster = world.beat(Duration::from_secs(2)).start().await;
+    let mut cluster = world.start().await;
     for scheduler in 0..2 {
         let spec = runner_of(&cluster, &format!("runner-{scheduler}"), scheduler);
         cluster.add_runner(spec.label(&format!("side={scheduler}"))).await;
