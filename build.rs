@@ -4,13 +4,14 @@ use std::{env, error::Error, fs, path::PathBuf};
 
 use prost::Message as _;
 
-const FILES: [&str; 7] = [
+const FILES: [&str; 8] = [
     "baton/v1/command.proto",
     "baton/v1/heartbeat.proto",
     "baton/v1/job.proto",
     "baton/v1/job_config.proto",
     "baton/v1/log.proto",
     "baton/v1/runner.proto",
+    "baton/v1/schedule.proto",
     "baton/v1/scheduler.proto",
 ];
 

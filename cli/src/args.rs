@@ -6,8 +6,8 @@ use clap::{ArgAction, Parser, Subcommand};
 
 use crate::{
     commands::{
-        apply, completion, delete, describe, dev, drain, errors, explain, get, init, logs, restore, resume, run,
-        terminate, validate, watch,
+        apply, completion, delete, describe, dev, drain, errors, explain, get, init, logs, next, restore, resume, run,
+        schedule, terminate, validate, watch,
     },
     output::{Format, time::TimeMode},
     selector,
@@ -95,6 +95,10 @@ pub enum Command {
     Explain(explain::Args),
     /// End a job, a task or a shard, with all its processes.
     Terminate(terminate::Args),
+    /// List what is scheduled, by when it fires next.
+    Next(next::Args),
+    /// Show when a schedule fires, without a scheduler.
+    Schedule(schedule::Args),
     /// Let a runner or a scheduler finish what it has and take nothing new.
     Drain(drain::Args),
     /// Give a drained runner or scheduler work again.

@@ -13,7 +13,8 @@ use std::{
 use baton::v1::{
     command_service_client::CommandServiceClient, job_config_service_client::JobConfigServiceClient,
     job_service_client::JobServiceClient, log_service_client::LogServiceClient,
-    runner_service_client::RunnerServiceClient, scheduler_service_client::SchedulerServiceClient, *,
+    runner_service_client::RunnerServiceClient, schedule_service_client::ScheduleServiceClient,
+    scheduler_service_client::SchedulerServiceClient, *,
 };
 use tonic::{
     Request, Response, Status, Streaming,
@@ -97,6 +98,7 @@ impl Client {
         jobs: JobServiceClient;
         logs: LogServiceClient;
         runners: RunnerServiceClient;
+        schedules: ScheduleServiceClient;
         schedulers: SchedulerServiceClient;
     }
 
@@ -120,6 +122,8 @@ impl Client {
         explain: jobs, ExplainRequest => ExplainResponse;
         get_runner: runners, GetRunnerRequest => GetRunnerResponse;
         list_runners: runners, ListRunnersRequest => ListRunnersResponse;
+        list_schedules: schedules, ListSchedulesRequest => ListSchedulesResponse;
+        list_fires: schedules, ListFiresRequest => ListFiresResponse;
         list_schedulers: schedulers, ListSchedulersRequest => ListSchedulersResponse;
         read: logs, ReadRequest => ReadResponse;
     }

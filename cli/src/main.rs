@@ -64,6 +64,8 @@ async fn dispatch(command: Command, context: &Context) -> Result<Exit, Error> {
         Command::Logs(args) => commands::logs::run(context, args).await,
         Command::Explain(args) => commands::explain::run(context, args).await,
         Command::Terminate(args) => commands::terminate::run(context, args).await,
+        Command::Next(args) => commands::next::run(context, args).await,
+        Command::Schedule(args) => commands::schedule::run(context, args),
         Command::Drain(args) => commands::drain::run(context, args).await,
         Command::Resume(args) => commands::resume::run(context, args).await,
         Command::Delete(args) => commands::delete::run(context, args).await,

@@ -1,4 +1,15 @@
 -- The present schema, written by a test: run it with BATON_WRITE_DOCS=1.
+CREATE TABLE fire (
+    job_config_id blob NOT NULL REFERENCES job_config (id) ON DELETE CASCADE,
+    schedule text NOT NULL,
+    first_at bigint NOT NULL,
+    last_at bigint NOT NULL,
+    count bigint NOT NULL,
+    reason text NOT NULL,
+    created_at bigint NOT NULL,
+    PRIMARY KEY (job_config_id, schedule, first_at)
+    );
+CREATE INDEX fire_newest ON fire (job_config_id, last_at);
 CREATE TABLE job (
     id blob NOT NULL PRIMARY KEY,
     job_config_id blob NOT NULL,
@@ -9,7 +20,7 @@ CREATE TABLE job (
     state text NOT NULL CHECK (state IN ('CREATED', 'RUNNING', 'FINISHED', 'FAILED', 'SKIPPED',
     'TERMINATING', 'TERMINATED')),
     reason text NOT NULL DEFAULT '',
-    trigger_kind text NOT NULL CHECK (trigger_kind IN ('MANUAL')),
+    trigger_kind text NOT NULL CHECK (trigger_kind IN ('MANUAL', 'SCHEDULE')),
     schedule text,
     fire_time bigint,
     rerun_no integer NOT NULL DEFAULT 0,
@@ -18,6 +29,8 @@ CREATE TABLE job (
     started_at bigint,
     ended_at bigint,
     deadline_at bigint,
+    -- It waits until the jobs of its config before it are over; nothing of it is written before.
+    waiting boolean NOT NULL DEFAULT 0,
     stopping boolean NOT NULL DEFAULT 0,
     timed_out boolean NOT NULL DEFAULT 0,
     expanded integer NOT NULL DEFAULT 0,
@@ -34,7 +47,8 @@ CREATE INDEX job_live_of_config ON job (job_config_id)
     WHERE state IN ('CREATED', 'RUNNING', 'TERMINATING');
 CREATE INDEX job_of_config ON job (namespace, name, id);
 CREATE INDEX job_tail ON job (lower(substr(hex(id), -4)));
-CREATE INDEX job_to_expand ON job (id) WHERE state = 'CREATED';
+CREATE INDEX job_to_expand ON job (id) WHERE state = 'CREATED' AND NOT waiting;
+CREATE INDEX job_waiting ON job (job_config_id, id) WHERE state = 'CREATED' AND waiting;
 CREATE TABLE job_config (
     id blob NOT NULL PRIMARY KEY,
     namespace text NOT NULL,
@@ -91,6 +105,30 @@ CREATE TABLE runner (
     );
 CREATE INDEX runner_session ON runner (scheduler_id) WHERE session_id IS NOT NULL;
 CREATE INDEX runner_silent ON runner (last_seen_at) WHERE session_id IS NOT NULL;
+CREATE TABLE schedule (
+    id blob NOT NULL PRIMARY KEY,
+    job_config_id blob NOT NULL REFERENCES job_config (id) ON DELETE CASCADE,
+    -- Its name, else its position.
+    key text NOT NULL,
+    spec text NOT NULL,
+    -- DUE waits for due_at, TURN for the end of the jobs of its config, END for the end of the job it made
+    -- last; the others wait for an edit.
+    state text NOT NULL CHECK (state IN ('DUE', 'TURN', 'END', 'OVER', 'PARKED', 'PAUSED')),
+    reason text NOT NULL DEFAULT '',
+    -- The fire it waits for, and when to decide it by the clock of the database.
+    next_fire_at bigint,
+    due_at bigint,
+    -- The newest fire that was decided, and when the newest job was made.
+    last_fire_at bigint,
+    last_made_at bigint,
+    -- How long a fixed rate may wait at most, whatever the clock was set to; null for other rules.
+    period bigint,
+    created_at bigint NOT NULL,
+    CHECK (state NOT IN ('DUE', 'TURN') OR (next_fire_at IS NOT NULL AND due_at IS NOT NULL))
+    );
+CREATE INDEX schedule_due ON schedule (due_at) WHERE state = 'DUE';
+CREATE UNIQUE INDEX schedule_key ON schedule (job_config_id, key);
+CREATE INDEX schedule_waits ON schedule (job_config_id) WHERE state IN ('TURN', 'END');
 CREATE TABLE scheduler (
     id blob NOT NULL PRIMARY KEY,
     address text NOT NULL,
@@ -152,6 +190,7 @@ CREATE TABLE task (
     CHECK (skip_cause IS NOT NULL OR state <> 'SKIPPED')
     );
 CREATE INDEX task_changed ON task (job_id, seq);
+CREATE INDEX task_delayed ON task (not_before) WHERE state = 'QUEUED' AND not_before > 0;
 CREATE INDEX task_held ON task (runner_id) WHERE state IN ('DISPATCHED', 'RUNNING', 'TERMINATING');
 CREATE INDEX task_not_gone ON task (runner_id) WHERE NOT gone;
 CREATE UNIQUE INDEX task_of_job ON task (job_id, node, shard_index);

@@ -11,6 +11,7 @@ mod m0001_definitions;
 mod m0002_jobs;
 mod m0003_runners;
 mod m0004_requests;
+mod m0005_schedules;
 mod m0101_logs;
 
 /// The changes of the main database, in order.
@@ -25,6 +26,7 @@ impl MigratorTrait for Migrator {
             Box::new(m0002_jobs::Migration),
             Box::new(m0003_runners::Migration),
             Box::new(m0004_requests::Migration),
+            Box::new(m0005_schedules::Migration),
         ]
     }
 }

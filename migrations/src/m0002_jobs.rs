@@ -22,7 +22,7 @@ impl MigrationTrait for Migration {
                 state text NOT NULL CHECK (state IN ('CREATED', 'RUNNING', 'FINISHED', 'FAILED', 'SKIPPED',
                     'TERMINATING', 'TERMINATED')),
                 reason text NOT NULL DEFAULT '',
-                trigger_kind text NOT NULL CHECK (trigger_kind IN ('MANUAL')),
+                trigger_kind text NOT NULL CHECK (trigger_kind IN ('MANUAL', 'SCHEDULE')),
                 schedule text,
                 fire_time bigint,
                 rerun_no integer NOT NULL DEFAULT 0,
@@ -31,6 +31,8 @@ impl MigrationTrait for Migration {
                 started_at bigint,
                 ended_at bigint,
                 deadline_at bigint,
+                -- It waits until the jobs of its config before it are over; nothing of it is written before.
+                waiting {bool} NOT NULL DEFAULT {false},
                 stopping {bool} NOT NULL DEFAULT {false},
                 timed_out {bool} NOT NULL DEFAULT {false},
                 expanded integer NOT NULL DEFAULT 0,
@@ -47,7 +49,8 @@ impl MigrationTrait for Migration {
                 WHERE state IN ('CREATED', 'RUNNING', 'TERMINATING');
             -- Short forms of ids are their last digits, because the first ones of a UUID v7 tell the time.
             CREATE INDEX job_tail ON job ({tail});
-            CREATE INDEX job_to_expand ON job (id) WHERE state = 'CREATED';
+            CREATE INDEX job_to_expand ON job (id) WHERE state = 'CREATED' AND NOT waiting;
+            CREATE INDEX job_waiting ON job (job_config_id, id) WHERE state = 'CREATED' AND waiting;
             CREATE INDEX job_deadline ON job (deadline_at) WHERE deadline_at IS NOT NULL AND state = 'RUNNING';
 
             -- One task config within a job, a group of shards, or one shard.

@@ -1,8 +1,10 @@
 //! `baton apply` and `baton diff`: job files become versions, or would.
 
-use baton::v1::{AppliedJobConfig, ApplyChange, ApplyRequest, ApplyResponse, Difference, apply_request::Definition};
+use baton::v1::{
+    AppliedJobConfig, ApplyChange, ApplyRequest, ApplyResponse, Difference, StoredSchedule, apply_request::Definition,
+};
 
-use super::validate;
+use super::{next, validate};
 use crate::{
     client::request_id,
     context::Context,
@@ -126,7 +128,11 @@ pub fn print(context: &Context, response: &ApplyResponse, dry_run: bool) -> Resu
     if output.is_name() {
         return output.names(&response.job_configs.iter().map(name).collect::<Vec<_>>());
     }
-    let lines: Vec<_> = response.job_configs.iter().map(|applied| outcome(applied, dry_run)).collect();
+    let mut lines = Vec::new();
+    for applied in &response.job_configs {
+        lines.push(outcome(applied, dry_run));
+        lines.extend(applied.schedules.iter().flat_map(schedule_lines));
+    }
     output.lines(&lines)?;
     if !dry_run && let Some(first) = response.job_configs.first() {
         output.note(&format!("run it: baton run {}{} --follow", bare_name(first), in_namespace(first)));
@@ -153,6 +159,20 @@ fn outcome(applied: &AppliedJobConfig, dry_run: bool) -> Line {
     };
     line.push(Span::from(on_earlier(applied)));
     line
+}
+
+/// What a schedule means, and when it fires next.
+fn schedule_lines(schedule: &StoredSchedule) -> Vec<Line> {
+    let zone = next::zone(schedule);
+    let mut lines = vec![Line::from(format!("  {}: {} ({zone})", schedule.key, schedule.description))];
+    if !schedule.reason.is_empty() {
+        lines.push(Line::new().with(format!("    {}", schedule.reason), Tone::Warn));
+    }
+    if !schedule.fires.is_empty() {
+        let fires: Vec<&str> = schedule.fires.iter().map(|fire| fire.local.as_str()).collect();
+        lines.push(Line::new().with(format!("    next: {}", fires.join(", ")), Tone::Dim));
+    }
+    lines
 }
 
 /// A job config with all that differs, one line a field.
@@ -246,6 +266,7 @@ mod tests {
             }),
             change: change.into(),
             jobs_on_earlier_versions: 1,
+            schedules: Vec::new(),
             differences: vec![
                 Difference { path: "timeout".into(), before: "1h".into(), after: "2h".into() },
                 Difference { path: "tasks[notify]".into(), before: String::new(), after: "command: [notify]".into() },

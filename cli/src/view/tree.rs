@@ -71,6 +71,7 @@ pub fn draw(picture: &Picture, size: Size, now: DateTime<Utc>, trouble: Option<&
 pub fn heading(job: &Job) -> Line {
     let trigger = match job.trigger() {
         TriggerKind::Manual => " · manual",
+        TriggerKind::Schedule => " · schedule",
         TriggerKind::Unspecified => "",
     };
     Line::new()

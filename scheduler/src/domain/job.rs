@@ -24,6 +24,8 @@ pub enum JobState {
 pub enum Event {
     /// The last slice of its tasks is written.
     Expanded,
+    /// What it waited for took too long, or another took its place.
+    Skip,
     /// Somebody wants it ended, or it ran out of time.
     Terminate,
     /// Its last task ended.
@@ -52,6 +54,7 @@ impl JobState {
         let next = match (self, event) {
             (Self::Created, Event::Expanded) => Self::Running,
             // Nothing of it was queued yet.
+            (Self::Created, Event::Skip) => Self::Skipped,
             (Self::Created, Event::Terminate) => Self::Terminated,
             (Self::Running, Event::Terminate) => Self::Terminating,
             (Self::Running, Event::TasksEnded { failed: false, .. }) => Self::Finished,

@@ -53,6 +53,7 @@ fn jobs(page: &mut String) {
     let ended = |failed, timed_out| job::Event::TasksEnded { failed, timed_out };
     let events = [
         (job::Event::Expanded, "the last of its tasks is written"),
+        (job::Event::Skip, "it waited too long, or another took its place"),
         (job::Event::Terminate, "terminate, or its time is over"),
         (ended(false, false), "its last task ended, no failure counts"),
         (ended(true, false), "its last task ended, a failure counts"),

@@ -16,6 +16,7 @@ use crate::{
         command::RunSpec,
         definition::{Split, Target, TaskConfig, limits},
         reference::{Scope, ShardView, TaskView},
+        schedule::Zone,
         task::TaskState,
         template::{self, Renderer},
         time::Timestamp,
@@ -164,7 +165,7 @@ impl Data {
             shard,
             job_id: job.id.to_string(),
             job_name: job.name.clone(),
-            logical_time: logical_time(job.fire_time.unwrap_or(job.created_at)),
+            logical_time: logical_time(job.fire_time.unwrap_or(job.created_at), plan.zone(job.schedule.as_deref())),
         }
     }
 }
@@ -191,7 +192,7 @@ pub(super) fn view(state: TaskState, output: &str) -> TaskView {
     TaskView { state: state.word().to_owned(), output: serde_json::from_str(output).unwrap_or(Value::Null) }
 }
 
-/// The time that a job is about, in UTC.
-pub(super) fn logical_time(at: Timestamp) -> DateTime<FixedOffset> {
-    DateTime::from_timestamp_micros(at.0).unwrap_or_default().fixed_offset()
+/// The time that a job is about, as the clocks of the zone show it.
+pub(super) fn logical_time(at: Timestamp, zone: Zone) -> DateTime<FixedOffset> {
+    zone.time(at)
 }

@@ -27,7 +27,7 @@ use super::{
     pulse::{Pulse, Seen},
     request::{self, Applied, Apply, Delete, Run, Terminate},
     sessions::{self, Given, Heard, Opening, Session, Sessions, ToEnd, Told},
-    turn::{self, Context, Input, Output, Reset},
+    turn::{self, Agenda, Context, Input, Output, Reset},
 };
 use crate::{
     domain::{
@@ -61,6 +61,10 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 const STARTED_PATIENCE: Duration = Duration::from_millis(10);
 /// The wait before a failed turn is tried again, doubled with each failure.
 const RETRY_BASE: Duration = Duration::from_millis(20);
+/// The longest sleep: what is further away is asked for again.
+const WAKE_MAX: Duration = Duration::from_hours(1);
+/// How far the clock of the database may go back against ours before it counts as set back.
+const CLOCK_TOLERANCE: Duration = Duration::from_secs(2);
 /// Its cap.
 const RETRY_MAX: Duration = Duration::from_secs(2);
 /// A turn that takes longer than this waits for an answer that will not come: its connection is given up.
@@ -292,6 +296,16 @@ struct Loop {
     /// Whether the last turn was committed is not known: what it gave out, if it was, nobody was told.
     in_doubt: bool,
     wake_at: Option<Instant>,
+    /// When the next schedule is due.
+    fire_at: Option<Instant>,
+    /// Something waits for the end of a job.
+    waiters: bool,
+    /// A job ended in the last turn: the next one looks who waited for that.
+    job_ended: bool,
+    /// The time of the last turn, by the database and by this machine.
+    clock: Option<(Timestamp, Instant)>,
+    /// The clock of the database went back, or may have before this scheduler started.
+    clock_set_back: bool,
     drained: bool,
     stopping: Option<oneshot::Sender<()>>,
     /// The turn that takes in what came before the stop was begun.
@@ -326,6 +340,11 @@ impl Loop {
             singly: 0,
             in_doubt: false,
             wake_at: None,
+            fire_at: None,
+            waiters: false,
+            job_ended: false,
+            clock: None,
+            clock_set_back: true,
             drained: false,
             stopping: None,
             last_turn: false,
@@ -447,6 +466,7 @@ impl Loop {
         if self.started_until.is_some_and(|until| until <= now) {
             self.due = true;
         }
+        self.due |= self.fire_at.is_some_and(|at| at <= now);
         let waiting = !self.orders.is_empty() || !self.callers.is_empty();
         waiting || self.due || self.look_at <= now || !self.leaving.is_empty() || !self.draining.is_empty()
     }
@@ -456,7 +476,7 @@ impl Loop {
             return LOOK_INTERVAL;
         }
         let mut until = self.look_at;
-        for at in [self.wake_at, self.started_until].into_iter().flatten() {
+        for at in [self.wake_at, self.started_until, self.fire_at].into_iter().flatten() {
             until = until.min(at);
         }
         if let Some(at) = self.retry_at {
@@ -497,6 +517,10 @@ impl Loop {
             let busy: HashSet<Uuid> = facts.iter().filter_map(|fact| fact.source).map(|(session, _)| session).collect();
             self.sessions.offer(&busy)
         };
+        let fire = (look || self.job_ended || self.fire_at.is_some_and(|at| at <= now)) && self.stopping.is_none();
+        if fire {
+            self.fire_at = None;
+        }
         let input = Arc::new(Input {
             orders,
             hellos: callers.iter().map(|caller| caller.input.clone()).collect(),
@@ -508,6 +532,9 @@ impl Loop {
             look: (look || in_doubt).then(|| self.sessions.ids()),
             in_doubt,
             sweep,
+            fire,
+            job_ended: std::mem::take(&mut self.job_ended),
+            clock_set_back: std::mem::take(&mut self.clock_set_back),
         });
         // What one turn has no room for is a reason for the next.
         self.due = !self.facts.is_empty();
@@ -554,6 +581,9 @@ impl Loop {
     ) {
         let things = input.orders.len() + input.hellos.len() + input.facts.len();
         self.due = true;
+        self.job_ended |= input.job_ended;
+        self.fire_at = if input.fire { Some(now) } else { self.fire_at };
+        self.clock_set_back |= input.clock_set_back;
         if input.look.is_some() {
             self.look_at = now;
         }
@@ -726,14 +756,37 @@ impl Loop {
             job_id,
             news: News::Unrenderable(reason),
         }));
-        if let Some(at) = output.next_wake {
-            let at = now + at.since(output.now);
+        let read_at = output.read_at.unwrap_or(now);
+        let instant = |at: Timestamp| read_at + at.since(output.now).min(WAKE_MAX);
+        if let Some(at) = output.next_wake.map(instant) {
             self.wake_at = Some(self.wake_at.map_or(at, |known| known.min(at)));
+        }
+        if let Some(Agenda { due, waiters }) = output.agenda {
+            self.fire_at = due.map(instant);
+            self.waiters = waiters;
+        }
+        self.watch_clock(output.now, read_at);
+        if output.job_ended && self.waiters {
+            self.job_ended = true;
+            self.due = true;
         }
         if output.more {
             self.look_at = now;
         }
         self.engine.changes.publish(output.changed);
+    }
+
+    /// Notices when the clock of the database goes back against the one of this machine.
+    fn watch_clock(&mut self, time: Timestamp, read_at: Instant) {
+        if let Some((before, at)) = self.clock {
+            let expected = before + read_at.saturating_duration_since(at);
+            if expected.since(time) > CLOCK_TOLERANCE {
+                warn!(back_by = ?expected.since(time), "the clock of the database was set back");
+                self.clock_set_back = true;
+                self.due = true;
+            }
+        }
+        self.clock = Some((time, read_at));
     }
 
     /// Answers a runner that dialed.

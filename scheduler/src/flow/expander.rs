@@ -28,8 +28,11 @@ pub(super) async fn left(tx: &Tx) -> Result<Vec<Uuid>, store::Error> {
 pub(super) async fn pass(tx: &Tx, work: &mut Work) -> Result<(Vec<Uuid>, bool), store::Error> {
     let mut budget = NODES_MAX;
     let (mut opening, mut more) = (Vec::new(), false);
-    let created: Vec<Uuid> =
-        work.jobs().filter(|job| job.row.state == JobState::Created).map(|job| job.row.id).collect();
+    let created: Vec<Uuid> = work
+        .jobs()
+        .filter(|job| job.row.state == JobState::Created && !job.row.waiting)
+        .map(|job| job.row.id)
+        .collect();
     for id in created {
         if budget == 0 {
             more = true;

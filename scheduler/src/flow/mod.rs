@@ -13,9 +13,11 @@ mod plan;
 mod pulse;
 mod reaper;
 pub mod request;
+mod schedules;
 mod sessions;
 #[cfg(test)]
 mod tests;
+mod trigger;
 mod turn;
 mod work;
 

@@ -7,8 +7,9 @@ use uuid::Uuid;
 use super::{
     data::logical_time,
     request::{Applied, Apply, Caller, Change, Delete, Error, Run, Terminate},
+    schedules,
     turn::Context,
-    work::Work,
+    work::{Origin, Work},
 };
 use crate::{
     domain::{
@@ -16,10 +17,11 @@ use crate::{
         graph::Graph,
         job::{self, JobState},
         params,
+        schedule::Zone,
         task::{Event, Kind},
         time::{Timestamp, micros},
     },
-    store::{self, Tx, config::ConfigRow, job::JobRow, request::Claim},
+    store::{self, Tx, config::ConfigRow, request::Claim},
 };
 
 /// Something asked for.
@@ -52,6 +54,11 @@ impl Order {
             Self::Terminate(terminate) => Some(terminate.job_id),
             _ => None,
         }
+    }
+
+    /// Whether it changes what is scheduled.
+    pub(super) fn reschedules(&self) -> bool {
+        matches!(self, Self::Apply(_) | Self::Delete(_))
     }
 
     /// The runner it is about.
@@ -232,7 +239,18 @@ async fn apply(
     configs: &mut Configs,
 ) -> Result<Result<Vec<Applied>, Error>, store::Error> {
     let mut applied = Vec::with_capacity(order.configs.len());
-    for (definition, source) in &order.configs {
+    let (mut changes, mut wrong) = (Vec::with_capacity(order.configs.len()), Vec::new());
+    for (definition, _) in &order.configs {
+        let config = configs.get(&(definition.namespace.clone(), definition.name.clone())).map(|config| config.id);
+        match schedules::prepare(tx, config, definition, now).await? {
+            Ok(change) => changes.push(change),
+            Err(fields) => wrong.extend(fields),
+        }
+    }
+    if !wrong.is_empty() {
+        return Ok(Err(Error::Invalid(wrong)));
+    }
+    for ((definition, source), mut schedules) in order.configs.iter().zip(changes) {
         let key = (definition.namespace.clone(), definition.name.clone());
         let Ok(graph) = Graph::of(&definition.resolved()) else {
             let message = "its tasks do not form a graph without cycles".to_owned();
@@ -247,6 +265,9 @@ async fn apply(
             } else {
                 // Somebody made it between our look and our insert: now it can be locked.
                 configs.extend(store::config::lock(tx, std::slice::from_ref(&key)).await?);
+                let config = configs.get(&key).map(|config| config.id);
+                // What was right without rows is right with them.
+                schedules = schedules::prepare(tx, config, definition, now).await?.unwrap_or_default();
             }
         }
         let config = configs.get_mut(&key).expect("the config was locked or made");
@@ -260,6 +281,7 @@ async fn apply(
                 .collect();
             store::config::insert_version(tx, config.id, config.version, definition, source, &edges, now).await?;
         }
+        schedules::write(tx, config.id, schedules).await?;
         let jobs_on_earlier_versions = store::config::live_jobs_before(tx, config.id, config.version).await?;
         applied.push(Applied { id: config.id, version: config.version, change, jobs_on_earlier_versions });
     }
@@ -278,38 +300,15 @@ async fn run(
         return Ok(Err(missing("job config", &order.name)));
     };
     let plan = context.plans.get(tx, config.id, config.version).await?;
-    let params = match params::evaluate(&plan.config.params, &order.params, logical_time(work.now)) {
+    let params = match params::evaluate(&plan.config.params, &order.params, logical_time(work.now, Zone::utc())) {
         Ok(params) => params,
         Err(wrong) => {
             let invalid = wrong.into_iter().map(|param| (format!("params[{}]", param.name), param.message));
             return Ok(Err(Error::Invalid(invalid.collect())));
         }
     };
-    let id = Uuid::now_v7();
-    let row = JobRow {
-        id,
-        job_config_id: config.id,
-        version: config.version,
-        namespace: order.namespace.clone(),
-        name: order.name.clone(),
-        labels: plan.config.labels.clone(),
-        state: JobState::Created,
-        reason: String::new(),
-        params,
-        created_at: work.now,
-        started_at: None,
-        ended_at: None,
-        deadline_at: None,
-        fire_time: None,
-        stopping: false,
-        timed_out: false,
-        expanded: 0,
-        tasks_total: u32::try_from(plan.tasks.len()).unwrap_or(u32::MAX),
-        tasks_ended: 0,
-        tasks_failed: 0,
-        seq: 0,
-    };
-    work.new_job(row, plan);
+    let name = (order.namespace.as_str(), order.name.as_str());
+    let id = work.born(config.id, config.version, name, plan, params, Origin::Request);
     Ok(Ok(id))
 }
 
@@ -403,5 +402,6 @@ async fn delete(
         return Ok(Err(missing("job config", &order.name)));
     };
     store::config::delete(tx, config.id, now).await?;
+    store::schedule::remove_of(tx, config.id).await?;
     Ok(Ok(store::config::live_jobs_before(tx, config.id, u32::MAX >> 1).await?))
 }

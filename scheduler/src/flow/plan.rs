@@ -10,6 +10,7 @@ use crate::{
         definition::{JobConfig, OnFailure, Target, TaskConfig, TriggerRule},
         graph::Graph,
         pick::Class,
+        schedule::Zone,
         selector::Selector,
         task::RetryPolicy,
         template,
@@ -57,6 +58,12 @@ impl Plan {
             })
             .collect();
         Ok(Self { config: row.definition, tasks, task_config_ids: row.task_config_ids, graph, nodes, classes, named })
+    }
+
+    /// The zone of a schedule; UTC for jobs of none.
+    pub(super) fn zone(&self, schedule: Option<&str>) -> Zone {
+        let found = schedule.and_then(|key| self.config.keyed_schedules().find(|(known, _)| known == key));
+        found.and_then(|(_, schedule)| Zone::parse(&schedule.spec.time_zone).ok()).unwrap_or_else(Zone::utc)
     }
 
     /// The task of a node.

@@ -4,7 +4,10 @@
 //! Locks are taken in one order everywhere: job configs, runners, jobs, tasks, each in id order. Whoever waited for one
 //! reads what it guards in a later statement, and the time is read after the last of them.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
 
 use tracing::debug;
 use uuid::Uuid;
@@ -17,7 +20,7 @@ use super::{
     picker::{self, Dispatch, IdleSession},
     plan::Plans,
     pulse::Judge,
-    reaper,
+    reaper, trigger,
     work::Work,
 };
 use crate::{
@@ -47,6 +50,12 @@ pub(super) struct Input {
     pub in_doubt: bool,
     /// By which right silent runners are given up in this turn, if they are.
     pub sweep: Option<Judge>,
+    /// Whether to look for schedules that are due.
+    pub fire: bool,
+    /// A job ended since the last turn: others may have waited for that.
+    pub job_ended: bool,
+    /// The clock of the database may have been set back.
+    pub clock_set_back: bool,
 }
 
 /// What has to leave after the commit.
@@ -78,10 +87,25 @@ pub(super) struct Output {
     pub changed: Vec<Uuid>,
     /// There is more in the database than one turn takes up: the next is to look at once.
     pub more: bool,
+    /// A job ended: others may have waited for that.
+    pub job_ended: bool,
     /// When the next task that waits for a retry may be picked.
     pub next_wake: Option<Timestamp>,
+    /// What schedules wait for, if that was looked for.
+    pub agenda: Option<Agenda>,
     /// The time of the turn.
     pub now: Timestamp,
+    /// When that time was read, by the clock of this machine.
+    pub read_at: Option<Instant>,
+}
+
+/// What schedules wait for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Agenda {
+    /// When the next one is due.
+    pub due: Option<Timestamp>,
+    /// Something waits for the end of a job.
+    pub waiters: bool,
 }
 
 /// A task to be ended on its runner.
@@ -121,6 +145,15 @@ pub(super) async fn run(context: &mut Context, input: &Input) -> Result<Output, 
 
     let claims = orders::claim(&tx, &input.orders).await?;
     let configs = orders::lock_configs(&tx, &input.orders, &claims).await?;
+    let mut fires = trigger::Claims::default();
+    let mut more_due = false;
+    let reschedules = input.orders.iter().any(Order::reschedules);
+    if input.fire {
+        let except = configs.values().filter(|_| reschedules).map(|config| config.id).collect();
+        let released = input.job_ended || input.look.is_some();
+        fires = trigger::claim(&tx, &mut context.plans, released, &except).await?;
+        more_due = fires.more;
+    }
 
     let mut silent = Vec::new();
     if input.sweep.is_some() {
@@ -131,6 +164,7 @@ pub(super) async fn run(context: &mut Context, input: &Input) -> Result<Output, 
     let mut wanted: BTreeSet<Uuid> = input.facts.iter().map(|fact| fact.job_id).collect();
     wanted.extend(input.orders.iter().filter_map(Order::job));
     wanted.extend(dispatcher::jobs_of(&tx, input, &silent).await?);
+    wanted.extend(trigger::jobs_of(&tx, &fires).await?);
     if input.look.is_some() {
         let left = expander::left(&tx).await?;
         output.more |= left.len() == expander::JOBS_MAX as usize;
@@ -142,6 +176,7 @@ pub(super) async fn run(context: &mut Context, input: &Input) -> Result<Output, 
 
     let now = store::scheduler::now(&tx).await?;
     output.now = now;
+    output.read_at = Some(Instant::now());
     let mut work = Work::new(now);
     for row in rows {
         let plan = context.plans.get(&tx, row.job_config_id, row.version).await?;
@@ -150,11 +185,13 @@ pub(super) async fn run(context: &mut Context, input: &Input) -> Result<Output, 
     let mut data = Data::default();
 
     output.orders = orders::pass(&tx, context, &mut work, &input.orders, claims, configs).await?;
+    trigger::pass(&tx, &mut work, fires).await?;
     dispatcher::pass(&tx, context, &mut work, input, &runners, &mut output).await?;
     reaper::pass(&tx, context, &mut work, input.sweep, &silent, &runners, &mut output).await?;
     let (opening, more) = expander::pass(&tx, &mut work).await?;
     output.more |= more;
     gates::settle(&tx, &mut work, &mut data, opening).await?;
+    output.job_ended = work.ended_a_job();
     output.changed = work.write(&tx).await?;
 
     let mut elsewhere = false;
@@ -185,6 +222,15 @@ pub(super) async fn run(context: &mut Context, input: &Input) -> Result<Output, 
         output.drained = Some(store::runner::drained_of(&tx, context.scheduler).await?);
         store::request::forget(&tx, now, REQUESTS_FORGOTTEN_MAX).await?;
     }
+    if input.clock_set_back {
+        store::schedule::pull_forward(&tx, now).await?;
+    }
+    if input.fire || reschedules || input.clock_set_back {
+        // What is due still is more than one turn takes, or in the hands of another scheduler.
+        let again = if more_due { now } else { now + DUE_AGAIN };
+        let due = store::schedule::next_due(&tx).await?.map(|due| due.max(again));
+        output.agenda = Some(Agenda { due, waiters: store::schedule::waiters(&tx).await? });
+    }
     let drains = input.orders.iter().any(Order::is_drain);
     if context.clustered && (left || elsewhere || drains) {
         store::scheduler::wake_others(&tx).await?;
@@ -199,6 +245,9 @@ pub(super) async fn run(context: &mut Context, input: &Input) -> Result<Output, 
     );
     Ok(output)
 }
+
+/// How long to leave a due schedule to another scheduler that has it in hand.
+const DUE_AGAIN: Duration = Duration::from_millis(5);
 
 /// How many kept answers one turn forgets at most.
 const REQUESTS_FORGOTTEN_MAX: u32 = 500;

@@ -1,5 +1,7 @@
 //! Messages into values and back. Total: what has no meaning is an error that names its field.
 
+pub(super) mod schedules;
+
 use std::{
     collections::{BTreeMap, HashMap},
     time::Duration,
@@ -124,7 +126,7 @@ pub(crate) fn job(job: read::Job) -> v1::Job {
         version: job.version,
         state: job_state(job.state).into(),
         reason: job.reason,
-        trigger: v1::TriggerKind::Manual.into(),
+        trigger: if job.schedule.is_some() { v1::TriggerKind::Schedule } else { v1::TriggerKind::Manual }.into(),
         params: job.params.into_iter().collect(),
         labels: job.labels.into_iter().collect(),
         create_time: Some(timestamp(job.created_at)),
@@ -136,6 +138,8 @@ pub(crate) fn job(job: read::Job) -> v1::Job {
         tasks_failed: job.tasks_failed,
         tasks: Vec::new(),
         stopping: job.stopping,
+        schedule: job.schedule.unwrap_or_default(),
+        fire_time: job.fire_time.map(timestamp),
     }
 }
 
@@ -303,6 +307,10 @@ pub(crate) fn job_config(config: &JobConfig) -> v1::JobConfig {
         }),
         tasks: config.tasks.iter().map(task_config).collect(),
         fail_fast: config.fail_fast,
+        schedules: config.schedules.iter().map(schedules::schedule).collect(),
+        overlap: schedules::overlap(config.overlap).into(),
+        queue_limit: config.queue_limit.unwrap_or_default(),
+        start_deadline: config.start_deadline.map(duration),
     }
 }
 
@@ -391,6 +399,11 @@ pub(crate) fn read_job_config(field: &str, config: v1::JobConfig) -> Result<JobC
     };
     let tasks = config.tasks.into_iter().enumerate();
     let tasks = tasks.map(|(position, task)| reader.task(&format!("{field}.tasks[{position}]"), task)).collect();
+    let schedules = config.schedules.into_iter().enumerate();
+    let schedules = schedules
+        .map(|(position, schedule)| reader.schedule(&format!("{field}.schedules[{position}]"), schedule))
+        .collect();
+    let overlap = reader.overlap(format!("{field}.overlap"), config.overlap);
     let config = JobConfig {
         namespace: config.namespace,
         name: config.name,
@@ -400,6 +413,10 @@ pub(crate) fn read_job_config(field: &str, config: v1::JobConfig) -> Result<JobC
         task_defaults,
         tasks,
         fail_fast: config.fail_fast,
+        schedules,
+        overlap,
+        queue_limit: Some(config.queue_limit).filter(|limit| *limit > 0),
+        start_deadline: reader.duration(format!("{field}.start_deadline"), config.start_deadline),
     };
     if reader.violations.is_empty() { Ok(config) } else { Err(reader.violations) }
 }
@@ -489,6 +506,29 @@ impl Reader {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::{
+        definition::{Overlap, Schedule},
+        schedule::{After, Misfire, RuleSpec, Spec},
+    };
+
+    fn full_schedules() -> Vec<Schedule> {
+        let at = chrono::DateTime::from_timestamp_micros(1_764_500_000_123_456).unwrap();
+        let every = RuleSpec::Every { period: Duration::from_secs(5), after: After::Completion };
+        let mut specs = vec![Spec::cron("30 2 * * *", "Europe/Berlin"), Spec::text("every day at 02:30", "")];
+        specs.push(Spec {
+            start_time: Some(at),
+            end_time: Some(at + chrono::TimeDelta::days(1)),
+            jitter: Duration::from_secs(1),
+            misfire: Some(Misfire::RunAll),
+            misfire_after: Duration::from_secs(2),
+            catchup_window: Duration::from_secs(3),
+            catchup_limit: 4,
+            calendars: vec!["holidays".to_owned()],
+            ..every.into()
+        });
+        specs.push(Spec { misfire: Some(Misfire::Skip), ..RuleSpec::At(at).into() });
+        specs.into_iter().map(|spec| Schedule { name: String::new(), spec }).collect()
+    }
 
     fn full() -> JobConfig {
         let labels = BTreeMap::from([("pool".to_owned(), "etl".to_owned())]);
@@ -541,6 +581,10 @@ mod tests {
             },
             tasks,
             fail_fast: true,
+            schedules: full_schedules(),
+            overlap: Some(Overlap::Queue),
+            queue_limit: Some(3),
+            start_deadline: Some(Duration::from_secs(90)),
         }
     }
 

@@ -80,7 +80,7 @@ fn words_fit(hello: &v1::Hello) -> bool {
 }
 
 /// Reads a frame after the first.
-pub(super) fn frame(wire: v1::Heartbeat) -> Result<Frame, Violation> {
+pub(super) fn frame(wire: &v1::Heartbeat) -> Result<Frame, Violation> {
     if wire.hello.is_some() {
         return Err("hello is in the first frame only".to_owned());
     }

@@ -79,7 +79,7 @@ async fn read(api: &Api, session: uuid::Uuid, frames_in: &mut Streaming<v1::Hear
             () = api.stop.cancelled() => return "the scheduler stopped".to_owned(),
         };
         match next {
-            Ok(Some(wire)) => match frames::frame(wire) {
+            Ok(Some(wire)) => match frames::frame(&wire) {
                 Ok(frame) => api.engine.frame(session, frame).await,
                 Err(violation) => {
                     warn!(session.id = %session, violation, "a frame breaks the protocol");

@@ -1,9 +1,12 @@
 //! Manages definitions.
 
+use std::collections::HashMap;
+
 use baton::v1::{
     AppliedJobConfig, ApplyChange, ApplyRequest, ApplyResponse, DeleteRequest, DeleteResponse, Difference, GetRequest,
     GetResponse, ListRequest, ListResponse, ListVersionsRequest, ListVersionsResponse, ListedJobConfig, ListedVersion,
-    RestoreRequest, RestoreResponse, StoredJobConfig, apply_request, job_config_service_server::JobConfigService,
+    RestoreRequest, RestoreResponse, StoredJobConfig, StoredSchedule, apply_request,
+    job_config_service_server::JobConfigService,
 };
 use tonic::{Request, Response, Status, async_trait};
 
@@ -12,12 +15,13 @@ use super::{
     caller::caller,
     convert,
     page::{self, Listing},
+    schedules::stored as stored_schedule,
     status::{Error, Kind, Violation},
 };
 use crate::{
     domain::definition::{self, JobConfig, Problem},
     flow::request::{self, Applied, Apply, Change},
-    store::read::{Config, ConfigKey},
+    store::read::{Config, ConfigKey, ListedConfig},
 };
 
 /// The service of this name in the protocol.
@@ -56,6 +60,7 @@ impl JobConfigs {
                 if differences.is_empty() { Change::Unchanged } else { Change::Updated }
             }
         };
+        let schedules = self.0.would_be(&config).await?;
         let mut shown = StoredJobConfig {
             version: 1,
             latest_version: 1,
@@ -72,7 +77,7 @@ impl JobConfigs {
             jobs_on_earlier_versions = self.0.store.live_jobs_before(before.id, version).await?;
         }
         let change = shown_change(change).into();
-        Ok(AppliedJobConfig { job_config: Some(shown), change, jobs_on_earlier_versions, differences })
+        Ok(AppliedJobConfig { job_config: Some(shown), change, jobs_on_earlier_versions, differences, schedules })
     }
 
     /// What an apply did to one job config.
@@ -89,6 +94,7 @@ impl JobConfigs {
             change: shown_change(applied.change).into(),
             jobs_on_earlier_versions: applied.jobs_on_earlier_versions,
             differences,
+            schedules: self.0.outlook(namespace, name).await?,
         })
     }
 
@@ -121,7 +127,18 @@ impl JobConfigs {
             .rows
             .last()
             .map(|config| listing.token(&ConfigKey { namespace: config.namespace.clone(), name: config.name.clone() }));
+        let names: Vec<(String, String)> =
+            page.rows.iter().map(|config| (config.namespace.clone(), config.name.clone())).collect();
+        let mut schedules: HashMap<(String, String), Vec<StoredSchedule>> = HashMap::new();
+        for schedule in self.0.store.schedules_of(&names).await? {
+            let name = (schedule.namespace.clone(), schedule.config.clone());
+            schedules.entry(name).or_default().push(stored_schedule(schedule));
+        }
+        let mut schedules = |config: &ListedConfig| {
+            schedules.remove(&(config.namespace.clone(), config.name.clone())).unwrap_or_default()
+        };
         let listed = page.rows.into_iter().map(|config| ListedJobConfig {
+            schedules: schedules(&config),
             namespace: config.namespace,
             name: config.name,
             version: config.version,

@@ -12,6 +12,7 @@ mod logs;
 mod page;
 mod runners;
 mod schedulers;
+mod schedules;
 pub(crate) mod server;
 mod status;
 #[cfg(test)]

@@ -6,7 +6,7 @@ use baton::v1::{
     command_service_server::CommandServiceServer, heartbeat_service_server::HeartbeatServiceServer,
     job_config_service_server::JobConfigServiceServer, job_service_server::JobServiceServer,
     log_service_server::LogServiceServer, runner_service_server::RunnerServiceServer,
-    scheduler_service_server::SchedulerServiceServer,
+    schedule_service_server::ScheduleServiceServer, scheduler_service_server::SchedulerServiceServer,
 };
 use tokio::{net::TcpListener, time};
 use tokio_stream::wrappers::TcpListenerStream;
@@ -16,7 +16,7 @@ use tracing::warn;
 
 use super::{
     api::Api, commands::Commands, heartbeat::Heartbeats, job_configs::JobConfigs, jobs::Jobs, logs::Logs,
-    runners::Runners, schedulers::Schedulers,
+    runners::Runners, schedulers::Schedulers, schedules::Schedules,
 };
 
 /// Bytes of a message that is taken in.
@@ -39,13 +39,14 @@ const HEALTH_TIMEOUT: Duration = Duration::from_secs(5);
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The services of the protocol that are served, as reflection and health tell them.
-const SERVICES: [&str; 7] = [
+const SERVICES: [&str; 8] = [
     name::<CommandServiceServer<Commands>>(),
     name::<HeartbeatServiceServer<Heartbeats>>(),
     name::<JobConfigServiceServer<JobConfigs>>(),
     name::<JobServiceServer<Jobs>>(),
     name::<LogServiceServer<Logs>>(),
     name::<RunnerServiceServer<Runners>>(),
+    name::<ScheduleServiceServer<Schedules>>(),
     name::<SchedulerServiceServer<Schedulers>>(),
 ];
 /// The services that tell of the others.
@@ -78,6 +79,7 @@ pub(crate) async fn serve(api: Api, listener: TcpListener) -> Result<(), Error> 
         .add_service(JobServiceServer::new(Jobs(api.clone())).max_decoding_message_size(MESSAGE_BYTES_MAX))
         .add_service(LogServiceServer::new(Logs(api.clone())).max_decoding_message_size(MESSAGE_BYTES_MAX))
         .add_service(RunnerServiceServer::new(Runners(api.clone())).max_decoding_message_size(MESSAGE_BYTES_MAX))
+        .add_service(ScheduleServiceServer::new(Schedules(api.clone())).max_decoding_message_size(MESSAGE_BYTES_MAX))
         .add_service(SchedulerServiceServer::new(Schedulers(api.clone())).max_decoding_message_size(MESSAGE_BYTES_MAX));
     let stopped = api.stop.clone();
     let serving = server.serve_with_incoming_shutdown(TcpListenerStream::new(listener), stopped.cancelled_owned());

@@ -41,8 +41,12 @@ pub struct JobRow {
     pub ended_at: Option<Timestamp>,
     /// When its time is over.
     pub deadline_at: Option<Timestamp>,
+    /// The schedule that made it.
+    pub schedule: Option<String>,
     /// The instant a schedule made it for.
     pub fire_time: Option<Timestamp>,
+    /// It waits until the jobs of its config before it are over.
+    pub waiting: bool,
     /// What has not started will not start.
     pub stopping: bool,
     /// Running out of time is what ends it.
@@ -60,12 +64,12 @@ pub struct JobRow {
 }
 
 const COLUMNS: &str = "id, job_config_id, version, namespace, name, labels, state, reason, params, created_at,
-    started_at, ended_at, deadline_at, fire_time, stopping, timed_out, expanded, tasks_total, tasks_ended,
+    started_at, ended_at, deadline_at, schedule, fire_time, waiting, stopping, timed_out, expanded, tasks_total, tasks_ended,
     tasks_failed, seq";
 
 /// Jobs whose tasks are to be written, oldest first.
 pub async fn to_expand(tx: &Tx, limit: u32) -> Result<Vec<Uuid>, Error> {
-    let text = "SELECT id FROM job WHERE state = 'CREATED' ORDER BY id LIMIT :limit";
+    let text = "SELECT id FROM job WHERE state = 'CREATED' AND NOT waiting ORDER BY id LIMIT :limit";
     let rows = tx.query(sql::statement(tx.backend(), text, &[("limit", i64::from(limit).into())])).await?;
     rows.iter().map(|row| row.column("id")).collect()
 }
@@ -121,6 +125,10 @@ pub async fn insert(tx: &Tx, jobs: &[&JobRow]) -> Result<(), Error> {
         bigint("started_at").nullable(),
         bigint("ended_at").nullable(),
         bigint("deadline_at").nullable(),
+        text("trigger_kind"),
+        text("schedule").nullable(),
+        bigint("fire_time").nullable(),
+        boolean("waiting"),
         boolean("stopping"),
         int("expanded"),
         int("tasks_total"),
@@ -143,6 +151,10 @@ pub async fn insert(tx: &Tx, jobs: &[&JobRow]) -> Result<(), Error> {
             job.started_at.map(|at| at.0).into(),
             job.ended_at.map(|at| at.0).into(),
             job.deadline_at.map(|at| at.0).into(),
+            if job.schedule.is_some() { "SCHEDULE" } else { "MANUAL" }.into(),
+            job.schedule.clone().into(),
+            job.fire_time.map(|at| at.0).into(),
+            job.waiting.into(),
             job.stopping.into(),
             job.expanded.cast_signed().into(),
             job.tasks_total.cast_signed().into(),
@@ -152,11 +164,11 @@ pub async fn insert(tx: &Tx, jobs: &[&JobRow]) -> Result<(), Error> {
         ]);
     }
     let text = "WITH {input} INSERT INTO job (id, job_config_id, version, namespace, name, labels, state, reason,
-                    trigger_kind, params, created_at, started_at, ended_at, deadline_at, stopping, expanded,
-                    tasks_total, tasks_ended, tasks_failed, seq)
-                SELECT id, job_config_id, version, namespace, name, labels, state, reason, 'MANUAL', params,
-                    created_at, started_at, ended_at, deadline_at, stopping, expanded, tasks_total, tasks_ended,
-                    tasks_failed, seq
+                    params, created_at, started_at, ended_at, deadline_at, trigger_kind, schedule, fire_time, waiting,
+                    stopping, expanded, tasks_total, tasks_ended, tasks_failed, seq)
+                SELECT id, job_config_id, version, namespace, name, labels, state, reason, params, created_at,
+                    started_at, ended_at, deadline_at, trigger_kind, schedule, fire_time, waiting, stopping, expanded,
+                    tasks_total, tasks_ended, tasks_failed, seq
                 FROM input";
     tx.execute(input.statement(tx.backend(), text, &[])).await?;
     Ok(())
@@ -174,6 +186,7 @@ pub async fn update(tx: &Tx, jobs: &[&JobRow]) -> Result<(), Error> {
         bigint("started_at").nullable(),
         bigint("ended_at").nullable(),
         bigint("deadline_at").nullable(),
+        boolean("waiting"),
         boolean("stopping"),
         boolean("timed_out"),
         int("expanded"),
@@ -189,6 +202,7 @@ pub async fn update(tx: &Tx, jobs: &[&JobRow]) -> Result<(), Error> {
             job.started_at.map(|at| at.0).into(),
             job.ended_at.map(|at| at.0).into(),
             job.deadline_at.map(|at| at.0).into(),
+            job.waiting.into(),
             job.stopping.into(),
             job.timed_out.into(),
             job.expanded.cast_signed().into(),
@@ -199,7 +213,7 @@ pub async fn update(tx: &Tx, jobs: &[&JobRow]) -> Result<(), Error> {
     }
     let text = "WITH {input} UPDATE job SET state = input.state, reason = input.reason,
                     started_at = input.started_at, ended_at = input.ended_at, deadline_at = input.deadline_at,
-                    stopping = input.stopping, timed_out = input.timed_out, expanded = input.expanded,
+                    waiting = input.waiting, stopping = input.stopping, timed_out = input.timed_out, expanded = input.expanded,
                     tasks_ended = input.tasks_ended, tasks_failed = input.tasks_failed, seq = input.seq
                 FROM input WHERE job.id = input.id";
     tx.execute(input.statement(tx.backend(), text, &[])).await?;
@@ -232,7 +246,9 @@ fn read(row: &QueryResult) -> Result<JobRow, Error> {
         started_at: row.time("started_at")?,
         ended_at: row.time("ended_at")?,
         deadline_at: row.time("deadline_at")?,
+        schedule: row.column("schedule")?,
         fire_time: row.time("fire_time")?,
+        waiting: row.column("waiting")?,
         stopping: row.column("stopping")?,
         timed_out: row.column("timed_out")?,
         expanded: row.number("expanded")?,

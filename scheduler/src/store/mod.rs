@@ -12,6 +12,7 @@ pub mod read;
 pub mod request;
 mod row;
 pub mod runner;
+pub mod schedule;
 pub mod scheduler;
 #[cfg(test)]
 mod schema_page;

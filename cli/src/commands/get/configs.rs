@@ -1,10 +1,11 @@
 //! Job configs.
 
-use baton::v1::{GetRequest, ListRequest, ListResponse, ListedJobConfig};
+use baton::v1::{GetRequest, ListRequest, ListResponse, ListSchedulesRequest, ListedJobConfig, StoredSchedule};
 use chrono::Utc;
 
 use super::{Labels, Paging, labels, note_next_page};
 use crate::{
+    commands::next,
     context::Context,
     errors::Error,
     output::{facts, table::Table},
@@ -39,12 +40,18 @@ pub async fn run(context: &Context, args: Args) -> Result<(), Error> {
 
 async fn one(context: &Context, name: String, version: Option<u32>) -> Result<(), Error> {
     let request = GetRequest { namespace: context.namespace.clone(), name, version: version.unwrap_or(0) };
-    let response = context.client().await?.get(request).await?;
+    let client = context.client().await?;
+    let response = client.get(request).await?;
     if context.output.is_data() {
         return context.output.data(&response);
     }
     let stored = response.job_config.unwrap_or_default();
     let config = stored.config.unwrap_or_default();
+    let schedules = ListSchedulesRequest {
+        namespace: config.namespace.clone(),
+        job_config: config.name.clone(),
+        ..ListSchedulesRequest::default()
+    };
     let listed = ListedJobConfig {
         namespace: config.namespace,
         name: config.name,
@@ -52,6 +59,7 @@ async fn one(context: &Context, name: String, version: Option<u32>) -> Result<()
         task_count: stored.task_count,
         labels: config.labels,
         update_time: stored.create_time,
+        schedules: client.list_schedules(schedules).await?.schedules,
     };
     table(context, &[listed]).print(context.output)
 }
@@ -81,10 +89,20 @@ async fn list(context: &Context, args: &Args) -> Result<(), Error> {
     Ok(())
 }
 
+/// The schedule that fires first; one that fires no more stands in when there is no other.
+fn soonest(schedules: &[StoredSchedule]) -> Option<&StoredSchedule> {
+    schedules.iter().min_by_key(|schedule| {
+        let time = schedule.next_fire_time.map(|time| (time.seconds, time.nanos));
+        (time.is_none(), time)
+    })
+}
+
 fn table(context: &Context, configs: &[ListedJobConfig]) -> Table {
     let now = Utc::now();
-    let mut table = Table::new(&["NAME", "NAMESPACE", "VERSION", "TASKS", "UPDATED", "LABELS"]);
+    let mut table =
+        Table::new(&["NAME", "NAMESPACE", "VERSION", "TASKS", "SCHEDULE", "ZONE", "NEXT", "UPDATED", "LABELS"]);
     for config in configs {
+        let first = soonest(&config.schedules);
         table.row(
             &config.name,
             vec![
@@ -92,6 +110,9 @@ fn table(context: &Context, configs: &[ListedJobConfig]) -> Table {
                 config.namespace.as_str().into(),
                 format!("v{}", config.version).into(),
                 config.task_count.to_string().into(),
+                first.map_or("-".into(), next::words),
+                first.map_or("-", next::zone).into(),
+                first.map_or_else(|| "-".to_owned(), |first| next::when(context.output, first, now)).into(),
                 context.output.instant(config.update_time, now).into(),
                 facts::pairs(&config.labels).into(),
             ],

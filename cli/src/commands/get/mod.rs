@@ -1,6 +1,7 @@
 //! `baton get`: lists of things, or one of them.
 
 mod configs;
+mod fires;
 mod jobs;
 mod runners;
 mod schedulers;
@@ -43,6 +44,9 @@ enum Kind {
     /// Job configs by namespace and name, or one.
     #[command(visible_alias = "config")]
     Configs(configs::Args),
+    /// Fires of a job config that made no job, newest first.
+    #[command(visible_alias = "fire")]
+    Fires(fires::Args),
     /// Jobs, newest first, or one.
     #[command(visible_alias = "job")]
     Jobs(jobs::Args),
@@ -64,6 +68,7 @@ enum Kind {
 pub async fn run(context: &Context, args: Args) -> Result<Exit, Error> {
     match args.kind {
         Kind::Configs(args) => configs::run(context, args).await,
+        Kind::Fires(args) => fires::run(context, args).await,
         Kind::Jobs(args) => jobs::run(context, args).await,
         Kind::Tasks(args) => tasks::run(context, args).await,
         Kind::Runners(args) => runners::run(context, args).await,
@@ -75,7 +80,7 @@ pub async fn run(context: &Context, args: Args) -> Result<Exit, Error> {
 
 /// How much of a list is wanted.
 #[derive(Debug, Clone, clap::Args)]
-struct Paging {
+pub struct Paging {
     /// At most so many.
     #[arg(long, default_value_t = 100, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     limit: u32,
@@ -87,7 +92,7 @@ struct Paging {
 impl Paging {
     /// Reads pages until there are enough, or no more, into one answer with the token of what comes next. `read` is
     /// given a size and a token.
-    async fn read<P: Page>(&self, mut read: impl AsyncFnMut(u32, String) -> Result<P, Error>) -> Result<P, Error> {
+    pub async fn read<P: Page>(&self, mut read: impl AsyncFnMut(u32, String) -> Result<P, Error>) -> Result<P, Error> {
         let mut all = P::default();
         let mut left = self.limit;
         let mut token = self.page.clone();
@@ -105,7 +110,7 @@ impl Paging {
 }
 
 /// An answer that holds a part of a list.
-trait Page: Default {
+pub trait Page: Default {
     /// How many are in it.
     fn count(&self) -> usize;
     /// Where the next one begins; empty when this is the last.
@@ -137,7 +142,9 @@ macro_rules! pages {
 
 pages! {
     ListResponse: job_configs;
+    ListFiresResponse: fires;
     ListJobsResponse: jobs;
+    ListSchedulesResponse: schedules;
     ListTasksResponse: tasks;
     ListRunnersResponse: runners;
     ListSchedulersResponse: schedulers;
@@ -145,7 +152,7 @@ pages! {
 }
 
 /// Says how to get what comes after a page: the same command with its token.
-fn note_next_page(output: Output, token: &str) {
+pub fn note_next_page(output: Output, token: &str) {
     if token.is_empty() || output.is_data() {
         return;
     }

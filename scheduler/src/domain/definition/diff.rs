@@ -5,7 +5,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use chrono::{DateTime, SecondsFormat, Utc};
+
 use super::{JobConfig, Retry, Shards, Split, Target, TaskConfig, TaskDefaults, span};
+use crate::domain::schedule::{After, RuleSpec, Spec};
 
 /// Characters of a value that are shown.
 const SHOWN_MAX: usize = 1_000;
@@ -69,7 +72,20 @@ fn cut(value: &str) -> String {
 
 /// Everything but the tasks. Only what is set is a field.
 fn head(config: &JobConfig) -> Vec<Field> {
-    let JobConfig { namespace, name, labels, params, timeout, task_defaults, tasks: _, fail_fast } = config;
+    let JobConfig {
+        namespace,
+        name,
+        labels,
+        params,
+        timeout,
+        task_defaults,
+        tasks: _,
+        fail_fast,
+        schedules: _,
+        overlap,
+        queue_limit,
+        start_deadline,
+    } = config;
     let mut fields = vec![field("namespace", namespace.clone()), field("name", name.clone())];
     pairs(&mut fields, "labels", labels);
     pairs(&mut fields, "params", params);
@@ -85,7 +101,68 @@ fn head(config: &JobConfig) -> Vec<Field> {
     if *fail_fast {
         fields.push(field("fail_fast", "true".to_owned()));
     }
+    for (key, schedule) in config.keyed_schedules() {
+        self::schedule(&mut fields, &format!("schedules[{key}]"), &schedule.spec);
+    }
+    fields.extend(overlap.map(|policy| field("overlap", policy.name().to_owned())));
+    fields.extend(queue_limit.map(|limit| field("queue_limit", limit.to_string())));
+    fields.extend(start_deadline.map(|deadline| field("start_deadline", span::format(deadline))));
     fields
+}
+
+fn schedule(fields: &mut Vec<Field>, name: &str, spec: &Spec) {
+    let Spec {
+        rule,
+        time_zone,
+        start_time,
+        end_time,
+        jitter,
+        misfire,
+        misfire_after,
+        catchup_window,
+        catchup_limit,
+        calendars,
+    } = spec;
+    let mut set = |key: &str, value: String| fields.push((format!("{name}.{key}"), value));
+    let time = |time: &DateTime<Utc>| time.to_rfc3339_opts(SecondsFormat::AutoSi, true);
+    match rule {
+        RuleSpec::Cron(text) | RuleSpec::Text(text) => set(rule.field(), text.clone()),
+        RuleSpec::Every { period, after } => {
+            set("every", span::format(*period));
+            if *after == After::Completion {
+                set("after", "completion".to_owned());
+            }
+        }
+        RuleSpec::At(at) => set("at", time(at)),
+    }
+    let defaults = Spec::default();
+    if !time_zone.is_empty() {
+        set("time_zone", time_zone.clone());
+    }
+    for (key, instant) in [("start_time", start_time), ("end_time", end_time)] {
+        if let Some(instant) = instant {
+            set(key, time(instant));
+        }
+    }
+    if let Some(misfire) = misfire {
+        set("misfire", misfire.name().to_owned());
+    }
+    let spans = [
+        ("jitter", jitter, defaults.jitter),
+        ("misfire_after", misfire_after, defaults.misfire_after),
+        ("catchup_window", catchup_window, defaults.catchup_window),
+    ];
+    for (key, span, default) in spans {
+        if *span != default {
+            set(key, span::format(*span));
+        }
+    }
+    if *catchup_limit != defaults.catchup_limit {
+        set("catchup_limit", catchup_limit.to_string());
+    }
+    if !calendars.is_empty() {
+        set("calendars", calendars.join(", "));
+    }
 }
 
 fn fields(task: &TaskConfig) -> Vec<Field> {

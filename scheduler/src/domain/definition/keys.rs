@@ -1,9 +1,10 @@
 //! The keys of a job file: one table, from which the file is read and its JSON Schema is made.
 
 use super::{
-    OnFailure, TriggerRule,
-    limits::{ATTEMPTS, PERCENTS, PRIORITIES, SHARDS_MAX},
+    OnFailure, Overlap, TriggerRule,
+    limits::{ATTEMPTS, PERCENTS, PRIORITIES, QUEUE_LIMITS, SHARDS_MAX},
 };
+use crate::domain::schedule::CATCHUP_LIMIT_MAX;
 
 /// The keys of one kind of map.
 pub(super) struct Object {
@@ -38,6 +39,8 @@ pub(super) enum Shape {
     Flag,
     /// A span of time.
     Span,
+    /// An instant, as RFC 3339.
+    Time,
     /// A whole number from the first to the last.
     Integer(i64, i64),
     /// One of these words; the second list is of words that a later version will know.
@@ -78,6 +81,16 @@ const ON_FAILURES: &[&str] = &{
     names
 };
 
+const OVERLAPS: &[&str] = &{
+    let mut names = [""; Overlap::ALL.len()];
+    let mut place = 0;
+    while place < names.len() {
+        names[place] = Overlap::ALL[place].name();
+        place += 1;
+    }
+    names
+};
+
 const ON_FAILURE: Shape = Shape::Word(ON_FAILURES, &["transfer", "retry_then_transfer"]);
 
 /// A job file's document.
@@ -101,21 +114,69 @@ pub(super) const JOB_CONFIG: Object = Object {
         key("task_defaults", Shape::Object(&TASK_DEFAULTS), "Values for every task that does not set them itself."),
         key("tasks", Shape::Objects(&TASK_CONFIG), "The nodes of the graph, 1 to 100,000."),
         key("fail_fast", Shape::Flag, "When a task with `on_failure: stop` fails, also terminate what is running."),
+        key("schedules", Shape::Objects(&SCHEDULE), "When jobs are made by themselves; at most 100."),
+        key(
+            "overlap",
+            Shape::Word(OVERLAPS, &[]),
+            "What becomes of a fire while a job of this config is not over; skip when unset.",
+        ),
+        key(
+            "queue_limit",
+            Shape::Integer(*QUEUE_LIMITS.start() as i64, *QUEUE_LIMITS.end() as i64),
+            "How many fires may wait with `overlap: queue`; 1 when unset.",
+        ),
+        key(
+            "start_deadline",
+            Shape::Span,
+            "How long after its fire a job that waited may still start, with `overlap: queue`; unset means for ever.",
+        ),
     ],
     choice: None,
-    later: &[
-        "schedules",
-        "overlap",
-        "queue_limit",
-        "start_deadline",
-        "callbacks",
-        "max_active_jobs",
-        "concurrency",
-        "after_jobs",
-        "enabled",
-        "warn_after",
-        "retention",
+    later: &["callbacks", "max_active_jobs", "concurrency", "after_jobs", "enabled", "warn_after", "retention"],
+};
+
+/// An item of `schedules`.
+pub(super) const SCHEDULE: Object = Object {
+    name: "Schedule",
+    keys: &[
+        key("name", Shape::Name, "Names it within its job config; without one it is known by its position."),
+        key(
+            "cron",
+            Shape::Text,
+            "A cron expression: 5 fields are Unix (0 and 7 are Sunday), 6 or 7 are Quartz (seconds first, 1 is Sunday).",
+        ),
+        key("text", Shape::Text, "Words, in English or Chinese, such as \"every weekday at 09:00\"."),
+        key("every", Shape::Span, "An interval of elapsed time, from 1 second to 10 years."),
+        key("at", Shape::Time, "Once, at this instant."),
+        key(
+            "after",
+            Shape::Word(&["start", "completion"], &[]),
+            "What `every` is counted from: start_time (a fixed rate), or the end of the job before (a fixed delay).",
+        ),
+        key("time_zone", Shape::Text, "The IANA name of its zone; UTC when unset, never the zone of a host."),
+        key("start_time", Shape::Time, "Nothing fires before it; intervals are counted from it."),
+        key("end_time", Shape::Time, "Nothing fires at or after it; permanent when unset."),
+        key(
+            "jitter",
+            Shape::Span,
+            "Each fire is due up to this much later, always by the same for one fire; at most 24 h.",
+        ),
+        key(
+            "misfire",
+            Shape::Word(&["skip", "run_once", "run_all"], &[]),
+            "What to do with fires that were missed while nothing could fire them; run_once when unset.",
+        ),
+        key("misfire_after", Shape::Span, "How late a fire may be before it counts as missed; 5m when unset."),
+        key("catchup_window", Shape::Span, "Missed fires older than this are not run; 24h when unset."),
+        key(
+            "catchup_limit",
+            Shape::Integer(1, CATCHUP_LIMIT_MAX as i64),
+            "How many missed fires run_all runs at most; 100 when unset.",
+        ),
+        key("calendars", Shape::Texts, "The names of calendars on whose dates nothing fires. Not supported yet."),
     ],
+    choice: Some((&["cron", "text", "every", "at"], true)),
+    later: &[],
 };
 
 /// `task_defaults`.

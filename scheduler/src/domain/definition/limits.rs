@@ -30,6 +30,13 @@ pub const PERCENTS: RangeInclusive<u32> = 1..=100;
 /// Spans of time: ten years.
 pub const SPAN_MAX: Duration = Duration::from_hours(10 * 365 * 24);
 
+/// Schedules of a job config.
+pub const SCHEDULES_MAX: usize = 100;
+/// Fires of a job config that wait.
+pub const QUEUE_LIMITS: RangeInclusive<u32> = 1..=1_000;
+/// Bytes of a schedule's cron expression or words.
+pub const RULE_MAX: usize = 1_024;
+
 /// Characters of a name.
 pub const NAME_MAX: usize = 100;
 /// Bytes of the name of an environment variable.

@@ -7,6 +7,8 @@ use std::{collections::BTreeMap, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
+use super::schedule::{Spec, overlap};
+
 mod diff;
 #[cfg(test)]
 mod fuzz;
@@ -48,6 +50,24 @@ pub struct JobConfig {
     pub tasks: Vec<TaskConfig>,
     /// When an `on_failure: stop` task fails, also terminate what runs.
     pub fail_fast: bool,
+    /// When jobs are made by themselves.
+    pub schedules: Vec<Schedule>,
+    /// What becomes of a fire while a job of this config is not over; `None` means `skip`.
+    pub overlap: Option<Overlap>,
+    /// How many fires may wait with `queue`; `None` means [`overlap::QUEUE_LIMIT`].
+    pub queue_limit: Option<u32>,
+    /// How long after its fire a job that waited may still start; `None` means for ever.
+    pub start_deadline: Option<Duration>,
+}
+
+/// One schedule of a job config.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Schedule {
+    /// Names it within the job config; empty means that its position does.
+    pub name: String,
+    /// When it fires.
+    pub spec: Spec,
 }
 
 /// Values for every task that does not set them itself.
@@ -270,7 +290,66 @@ impl OnFailure {
     }
 }
 
+/// What becomes of a fire while a job of the same config is not over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Overlap {
+    /// Its job starts beside the others.
+    Allow,
+    /// It makes no job.
+    Skip,
+    /// Its job waits its turn.
+    Queue,
+    /// Its job takes the place of what lives.
+    Replace,
+}
+
+impl Overlap {
+    /// Every policy, in the order of the protocol.
+    pub const ALL: [Self; 4] = [Self::Allow, Self::Skip, Self::Queue, Self::Replace];
+
+    /// The policy of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|policy| policy.name() == name)
+    }
+
+    /// Its name in a job file.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Allow => "allow",
+            Self::Skip => "skip",
+            Self::Queue => "queue",
+            Self::Replace => "replace",
+        }
+    }
+}
+
+impl Schedule {
+    /// What it is known by within its job config.
+    pub fn key(&self, position: usize) -> String {
+        if self.name.is_empty() { position.to_string() } else { self.name.clone() }
+    }
+}
+
 impl JobConfig {
+    /// The schedules by what they are known by: their name, else their position.
+    pub fn keyed_schedules(&self) -> impl Iterator<Item = (String, &Schedule)> {
+        self.schedules.iter().enumerate().map(|(position, schedule)| (schedule.key(position), schedule))
+    }
+
+    /// What becomes of a fire while a job is not over, with its numbers.
+    pub fn overlap(&self) -> overlap::Overlap {
+        match self.overlap.unwrap_or(Overlap::Skip) {
+            Overlap::Allow => overlap::Overlap::Allow,
+            Overlap::Skip => overlap::Overlap::Skip,
+            Overlap::Queue => overlap::Overlap::Queue {
+                limit: self.queue_limit.unwrap_or(overlap::QUEUE_LIMIT),
+                start_deadline: self.start_deadline,
+            },
+            Overlap::Replace => overlap::Overlap::Replace,
+        }
+    }
+
     /// The tasks with every default filled in.
     pub fn resolved(&self) -> Vec<TaskConfig> {
         let defaults = &self.task_defaults;

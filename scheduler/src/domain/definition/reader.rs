@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeMap, rc::Rc, time::Duration};
 
+use chrono::{DateTime, Utc};
+
 use super::{
     keys::{Key, Object, Shape},
     limits::PROBLEMS_MAX,
@@ -21,6 +23,7 @@ pub(super) enum Value {
     Flag(bool),
     Span(Duration),
     Integer(i64),
+    Time(DateTime<Utc>),
     Texts(Vec<String>),
     Pairs(BTreeMap<String, String>),
     Object(Fields),
@@ -45,6 +48,7 @@ impl Fields {
     taker!(flag, Flag, bool);
     taker!(span, Span, Duration);
     taker!(integer, Integer, i64);
+    taker!(time, Time, DateTime<Utc>);
     taker!(texts, Texts, Vec<String>);
     taker!(pairs, Pairs, BTreeMap<String, String>);
     taker!(object, Object, Self);
@@ -179,7 +183,7 @@ fn read_key(key: &Key, node: &Rc<Node>, path: &Path, problems: &mut Vec<Problem>
             Body::Scalar { .. } | Body::List(_) => read_texts(node, &path.key(inner), problems).map(Value::Texts),
         },
         Shape::Pairs => read_pairs(node, path, problems).map(Value::Pairs),
-        Shape::Flag | Shape::Span | Shape::Integer(..) | Shape::Word(..) => {
+        Shape::Flag | Shape::Span | Shape::Time | Shape::Integer(..) | Shape::Word(..) => {
             let Some(text) = node.text() else {
                 wrong(problems, wanted(key.shape));
                 return None;
@@ -198,6 +202,7 @@ fn wanted(shape: Shape) -> &'static str {
     match shape {
         Shape::Flag => "true or false",
         Shape::Span => "a span of time such as 90s",
+        Shape::Time => "an instant such as 2026-12-01T09:00:00+08:00",
         Shape::Integer(..) => "a whole number",
         _ => "a word",
     }
@@ -211,6 +216,10 @@ fn read_scalar(shape: Shape, text: &str) -> Result<Value, (String, Option<String
             _ => Err((format!("{text:?} is neither true nor false"), None)),
         },
         Shape::Span => span::parse(text).map(Value::Span).map_err(|message| (message, None)),
+        Shape::Time => DateTime::parse_from_rfc3339(text).map(|time| Value::Time(time.to_utc())).map_err(|_| {
+            let how = "write it with its offset, like 2026-12-01T09:00:00+08:00 or 2026-12-01T01:00:00Z";
+            (format!("{text:?} is no instant; {how}"), None)
+        }),
         Shape::Integer(low, high) => match text.parse() {
             Ok(number) if (low..=high).contains(&number) => Ok(Value::Integer(number)),
             _ => Err((format!("{text:?} is not a whole number from {low} to {high}"), None)),

@@ -4,7 +4,7 @@
 use serde_json::{Map, Value, json};
 
 use super::{
-    keys::{JOB_CONFIG, Object, RETRY, RUNNER, SHARDS, Shape, TASK_CONFIG, TASK_DEFAULTS},
+    keys::{JOB_CONFIG, Object, RETRY, RUNNER, SCHEDULE, SHARDS, Shape, TASK_CONFIG, TASK_DEFAULTS},
     limits::NAME_MAX,
 };
 
@@ -15,7 +15,7 @@ pub fn schema() -> Value {
         "title": "Baton job file",
         "description": "A job: a graph of tasks. A file may hold several documents.",
     });
-    let objects = [&JOB_CONFIG, &TASK_DEFAULTS, &TASK_CONFIG, &SHARDS, &RUNNER, &RETRY];
+    let objects = [&JOB_CONFIG, &SCHEDULE, &TASK_DEFAULTS, &TASK_CONFIG, &SHARDS, &RUNNER, &RETRY];
     let defs: Map<String, Value> = objects.iter().map(|object| (object.name.to_owned(), of_object(object))).collect();
     schema["$ref"] = reference(&JOB_CONFIG);
     schema["$defs"] = Value::Object(defs);
@@ -58,6 +58,7 @@ fn of_shape(shape: Shape) -> Value {
             "pattern": "^(?=.)([0-9]+d)?([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?$",
             "examples": ["90s", "15m", "1h30m", "1d", "500ms"],
         }),
+        Shape::Time => json!({"type": "string", "format": "date-time", "examples": ["2026-12-01T09:00:00+08:00"]}),
         Shape::Integer(low, high) => json!({"type": "integer", "minimum": low, "maximum": high}),
         Shape::Word(words, _) => json!({"type": "string", "enum": words}),
         Shape::Texts => json!({"type": "array", "items": text()}),

@@ -3,13 +3,14 @@
 use std::collections::HashMap;
 
 use super::{
-    JobConfig, OnFailure, Retry, Shards, Split, Target, TaskConfig, TaskDefaults, TriggerRule, keys,
+    JobConfig, OnFailure, Overlap, Retry, Schedule, Shards, Split, Target, TaskConfig, TaskDefaults, TriggerRule, keys,
     limits::PROBLEMS_MAX,
     problem::{Part, Path, Problem, Span},
     reader::{self, Fields},
     tree,
     validate::validate,
 };
+use crate::domain::schedule::{After, CATCHUP_LIMIT, CATCHUP_WINDOW, MISFIRE_AFTER, Misfire, RuleSpec, Spec};
 
 /// One document of a job file.
 #[derive(Debug, Clone, PartialEq)]
@@ -85,6 +86,43 @@ fn job_config(mut fields: Fields) -> JobConfig {
         task_defaults: fields.object("task_defaults").map(task_defaults).unwrap_or_default(),
         tasks: fields.objects("tasks").unwrap_or_default().into_iter().map(task_config).collect(),
         fail_fast: fields.flag("fail_fast").unwrap_or_default(),
+        schedules: fields.objects("schedules").unwrap_or_default().into_iter().map(schedule).collect(),
+        overlap: fields.text("overlap").and_then(|name| Overlap::named(&name)),
+        queue_limit: fields.integer("queue_limit").and_then(|number| number.try_into().ok()),
+        start_deadline: fields.span("start_deadline"),
+    }
+}
+
+fn schedule(mut fields: Fields) -> Schedule {
+    let after = match fields.text("after").as_deref() {
+        Some("completion") => Some(After::Completion),
+        Some(_) => Some(After::Start),
+        None => None,
+    };
+    let every = fields.span("every");
+    let rule = match (fields.text("cron"), fields.text("text"), every, fields.time("at")) {
+        (Some(cron), ..) => RuleSpec::Cron(cron),
+        (_, Some(text), ..) => RuleSpec::Text(text),
+        (_, _, Some(period), _) => RuleSpec::Every { period, after: after.unwrap_or_default() },
+        (_, _, _, Some(at)) => RuleSpec::At(at),
+        _ => RuleSpec::default(),
+    };
+    let misfire = fields.text("misfire").and_then(|word| Misfire::named(&word));
+    let catchup_limit = fields.integer("catchup_limit").and_then(|number| number.try_into().ok());
+    Schedule {
+        name: fields.text("name").unwrap_or_default(),
+        spec: Spec {
+            rule,
+            time_zone: fields.text("time_zone").unwrap_or_default(),
+            start_time: fields.time("start_time"),
+            end_time: fields.time("end_time"),
+            jitter: fields.span("jitter").unwrap_or_default(),
+            misfire,
+            misfire_after: fields.span("misfire_after").unwrap_or(MISFIRE_AFTER),
+            catchup_window: fields.span("catchup_window").unwrap_or(CATCHUP_WINDOW),
+            catchup_limit: catchup_limit.unwrap_or(CATCHUP_LIMIT),
+            calendars: fields.texts("calendars").unwrap_or_default(),
+        },
     }
 }
 

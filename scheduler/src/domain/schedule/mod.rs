@@ -34,7 +34,7 @@ pub use self::{
     preview::{COUNT_MAX, Preview, Shown},
     spec::{
         After, CALENDARS_MAX, CATCHUP_LIMIT, CATCHUP_LIMIT_MAX, CATCHUP_WINDOW, JITTER_MAX, MISFIRE_AFTER, Misfire,
-        PERIOD_MAX, PERIOD_MIN, RuleSpec, Spec,
+        PERIOD_MAX, PERIOD_MIN, RuleSpec, Spec, identity,
     },
     text::Language,
     wall::{Manner, Shift},

@@ -75,6 +75,30 @@ pub enum Misfire {
     RunAll,
 }
 
+/// What a schedule is known by among all: with the time of a fire it decides the jitter of that.
+pub fn identity(namespace: &str, name: &str, key: &str) -> String {
+    format!("{namespace}/{name}/{key}")
+}
+
+impl Misfire {
+    /// Every policy, in the order of the protocol.
+    pub const ALL: [Self; 3] = [Self::Skip, Self::RunOnce, Self::RunAll];
+
+    /// The policy of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|policy| policy.name() == name)
+    }
+
+    /// Its name in a job file.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Skip => "skip",
+            Self::RunOnce => "run_once",
+            Self::RunAll => "run_all",
+        }
+    }
+}
+
 /// The shortest interval of `every`.
 pub const PERIOD_MIN: Duration = Duration::from_secs(1);
 /// The longest interval of `every`: ten years.
@@ -92,6 +116,18 @@ pub const MISFIRE_AFTER: Duration = Duration::from_mins(5);
 pub const CATCHUP_WINDOW: Duration = Duration::from_hours(24);
 /// How many missed fires `run_all` runs, unless the schedule says otherwise.
 pub const CATCHUP_LIMIT: u32 = 100;
+
+impl RuleSpec {
+    /// The key of a job file that holds it.
+    pub const fn field(&self) -> &'static str {
+        match self {
+            Self::Cron(_) => "cron",
+            Self::Text(_) => "text",
+            Self::Every { .. } => "every",
+            Self::At(_) => "at",
+        }
+    }
+}
 
 impl Default for RuleSpec {
     fn default() -> Self {

@@ -6,10 +6,11 @@
 
 use std::{fmt, sync::OnceLock};
 
-use chrono::{Offset, TimeZone};
+use chrono::{DateTime, FixedOffset, Offset, TimeZone, Utc};
 use chrono_tz::{TZ_VARIANTS, Tz};
 
 use super::civil::{Civil, DAY};
+use crate::domain::time::Timestamp;
 
 /// A time zone of the IANA database.
 #[derive(Clone, Copy)]
@@ -84,6 +85,13 @@ impl Zone {
     /// Seconds east of UTC.
     pub fn offset_at(self, instant: i64) -> i64 {
         self.spells[self.index_at(instant)].offset
+    }
+
+    /// An instant with its offset.
+    pub fn time(self, at: Timestamp) -> DateTime<FixedOffset> {
+        let offset = self.offset_at(at.0.div_euclid(1_000_000));
+        let offset = i32::try_from(offset).ok().and_then(FixedOffset::east_opt).unwrap_or(Utc.fix());
+        DateTime::from_timestamp_micros(at.0).unwrap_or_default().with_timezone(&offset)
     }
 
     /// The instants that a reading stands for.

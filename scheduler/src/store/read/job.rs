@@ -54,6 +54,10 @@ pub struct Job {
     pub tasks_ended: u32,
     /// How many of them failed in a way that counts.
     pub tasks_failed: u32,
+    /// The schedule that made it.
+    pub schedule: Option<String>,
+    /// The instant that a schedule made it for.
+    pub fire_time: Option<Timestamp>,
     /// Grows with every change.
     pub seq: u64,
 }
@@ -141,6 +145,8 @@ impl TryFrom<job::Model> for Job {
             tasks_total: row.tasks_total.cast_unsigned(),
             tasks_ended: row.tasks_ended.cast_unsigned(),
             tasks_failed: row.tasks_failed.cast_unsigned(),
+            schedule: row.schedule,
+            fire_time: row.fire_time.map(Timestamp),
             seq: row.seq.cast_unsigned(),
         })
     }

@@ -6,6 +6,7 @@ mod explain;
 mod id;
 mod job;
 mod runner;
+mod schedule;
 mod scheduler;
 mod task;
 #[cfg(test)]
@@ -25,6 +26,7 @@ pub use self::{
     id::{CANDIDATES_MAX, Found},
     job::{Job, JobFilter},
     runner::Runner,
+    schedule::{FireKey, MissedFires, Schedule, ScheduleKey},
     scheduler::Scheduler,
     task::{Attempt, Task, TaskCursor, TaskFilter},
 };

@@ -4,6 +4,7 @@
 //! definition from a file knows where these stand.
 
 mod names;
+mod schedules;
 mod sizes;
 mod texts;
 
@@ -28,6 +29,7 @@ pub fn validate(config: &JobConfig) -> Vec<Problem> {
     sizes::params(&config.params, &root.key("params"), &mut problems);
     timeout(config.timeout, &root.key("timeout"), &mut problems);
     defaults(config, &root.key("task_defaults"), &mut problems);
+    schedules::check(config, &mut problems);
 
     let tasks = root.key("tasks");
     if config.tasks.is_empty() {

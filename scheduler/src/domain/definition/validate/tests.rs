@@ -81,7 +81,7 @@ fn every_problem_is_told_at_once_in_the_order_of_the_file() {
     let source = "\
 nmae: etl
 timeout: 90
-overlap: skip
+callbacks: []
 tasks:
   - name: Extract Orders
     comand: [true]
@@ -105,7 +105,7 @@ tasks:
         [
             "1:1 unknown key \"nmae\" | did you mean \"name\"?",
             "2:10 timeout: \"90\" lacks a unit; write it like 90s, 15m, 1h30m, 1d or 500ms",
-            "3:1 \"overlap\" is not supported by this version",
+            "3:1 \"callbacks\" is not supported by this version",
             "5:11 \"Extract Orders\" is no name: 1 to 100 of a-z, 0-9, \"-\", \"_\" and \".\", starting with a letter or digit | write \"extract-orders\"",
             "6:5 unknown key \"comand\" | did you mean \"command\"?",
             "8:13 task \"join\" needs \"extract-order\", which does not exist | did you mean \"extract-orders\"?",
@@ -397,4 +397,46 @@ fn a_hundred_thousand_tasks_are_checked_in_a_moment() {
     let told = validate(&config);
     assert_eq!(told.len(), 1, "{told:?}");
     assert_eq!(told[0].path.to_string(), "tasks[0].command.argv[1]");
+}
+
+#[test]
+fn what_is_wrong_with_schedules_is_told_where_it_stands() {
+    let source = "\
+name: a
+queue_limit: 2
+schedules:
+  - cron: 0 25 * * *
+  - {text: every weakday at 09:00}
+  - {every: 15m, cron: \"* * * * *\"}
+  - {every: 500ms, jitter: 2d}
+  - {at: tomorrow}
+  - {cron: \"0 9 30 2 *\", time_zone: Asia/Shangai}
+  - {cron: \"0 0 30 2 *\"}
+  - {time_zone: UTC}
+  - {cron: \"@daily\", name: \"8\", calendars: [holidays]}
+  - {cron: \"@daily\", name: \"8\"}
+tasks: [{name: t, shell: x}]
+";
+    let told = problems(source);
+    let expected = [
+        ("2:14", "queue_limit means something with `overlap: queue` alone"),
+        ("4:11", "25"),
+        ("5:12", "weakday"),
+        ("6:18", "only one of cron, text, every, at can be set"),
+        ("7:13", "from 1 second to 10 years"),
+        ("7:28", "24 hours at most"),
+        ("7:28", "shorter than the interval"),
+        ("9:12", "it never fires"),
+        ("8:10", "\"tomorrow\" is no instant"),
+        ("9:37", "did you mean Asia/Shanghai?"),
+        ("10:12", "it never fires"),
+        ("11:5", "one of cron, text, every, at must be set"),
+        ("12:33", "not supported by this version"),
+        ("13:22", "two schedules are known as \"8\""),
+    ];
+    for (place, words) in expected {
+        let found = told.iter().any(|line| line.starts_with(&format!("{place} ")) && line.contains(words));
+        assert!(found, "{place} {words}: {told:#?}");
+    }
+    assert_eq!(told.len(), expected.len(), "{told:#?}");
 }

@@ -1,0 +1,215 @@
+//! `baton schedule`: what a schedule means, before anything is stored. It needs no scheduler.
+
+use std::time::Duration;
+
+use baton::v1::{PreviewResponse, PreviewedFire};
+use baton_scheduler::domain::{
+    schedule::{COUNT_MAX, Language, Next, Preview, RuleSpec, Schedule, Spec},
+    time::Timestamp,
+};
+use chrono::{DateTime, Utc};
+use clap::{Subcommand, ValueEnum};
+
+use crate::{
+    context::Context,
+    errors::{Error, Exit},
+    output::table::Table,
+    selector,
+};
+
+/// What `schedule` takes.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Show the next fires of a schedule, and what it means in words.
+    Preview(Box<PreviewArgs>),
+}
+
+/// What `schedule preview` takes.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  baton schedule preview --cron '30 2 * * MON-FRI' --time-zone Europe/Berlin
+  baton schedule preview --text 'last day of the month at 23:30' --count 12
+  baton schedule preview --text '每个工作日 09:00' --time-zone Asia/Shanghai --lang zh
+  baton schedule preview --every 90m --start 2026-12-01T00:00:00Z -o json
+
+Exit code 1 when it never fires.")]
+pub struct PreviewArgs {
+    #[command(flatten)]
+    rule: Rule,
+    /// The IANA name of its zone; UTC when not given.
+    #[arg(long, default_value = "", value_name = "ZONE", hide_default_value = true)]
+    time_zone: String,
+    /// Show fires after this instant instead of now.
+    #[arg(long, value_name = "TIME", value_parser = instant)]
+    from: Option<DateTime<Utc>>,
+    /// How many fires to show.
+    #[arg(long, default_value_t = 5, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(COUNT_MAX)))]
+    count: u32,
+    /// Nothing fires before it; intervals are counted from it.
+    #[arg(long, value_name = "TIME", value_parser = instant)]
+    start: Option<DateTime<Utc>>,
+    /// Nothing fires at or after it.
+    #[arg(long, value_name = "TIME", value_parser = instant)]
+    end: Option<DateTime<Utc>>,
+    /// The language of the words: en or zh.
+    #[arg(long, value_enum, default_value_t = Words::En, value_name = "LANG", hide_possible_values = true)]
+    lang: Words,
+}
+
+/// When it fires.
+#[derive(Debug, clap::Args)]
+#[group(required = true, multiple = false)]
+struct Rule {
+    /// A cron expression of five (Unix), six or seven (Quartz) fields.
+    #[arg(long, value_name = "EXPRESSION")]
+    cron: Option<String>,
+    /// Words, in English or Chinese.
+    #[arg(long, value_name = "WORDS")]
+    text: Option<String>,
+    /// An interval such as 90s, 15m or 6h.
+    #[arg(long, value_name = "SPAN", value_parser = selector::span)]
+    every: Option<Duration>,
+    /// Once, at this instant.
+    #[arg(long, value_name = "TIME", value_parser = instant)]
+    at: Option<DateTime<Utc>>,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Words {
+    En,
+    Zh,
+}
+
+fn instant(text: &str) -> Result<DateTime<Utc>, String> {
+    let how = "write an instant with its offset, like 2026-12-01T09:00:00+08:00 or 2026-12-01T01:00:00Z";
+    DateTime::parse_from_rfc3339(text).map(|time| time.to_utc()).map_err(|_| how.to_owned())
+}
+
+/// Runs a command about schedules.
+pub fn run(context: &Context, args: Args) -> Result<Exit, Error> {
+    match args.command {
+        Command::Preview(args) => preview(context, *args),
+    }
+}
+
+fn preview(context: &Context, args: PreviewArgs) -> Result<Exit, Error> {
+    let from = Timestamp(args.from.unwrap_or_else(Utc::now).timestamp_micros());
+    let language = match args.lang {
+        Words::En => Language::English,
+        Words::Zh => Language::Chinese,
+    };
+    let shown = shown(&args.spec(), from, args.count, language).map_err(Error::Usage)?;
+    let output = context.output;
+    if output.is_data() {
+        output.data(&response(&shown))?;
+    } else {
+        if !output.is_tsv() && !output.is_name() {
+            output.line(&shown.description)?;
+            if let Some(cron) = &shown.cron {
+                output.line(&format!("cron: {cron}"))?;
+            }
+        }
+        let mut table = Table::new(&["LOCAL", "UTC", "NOTE"]);
+        for fire in &shown.fires {
+            let note = if fire.note.is_empty() { "-" } else { fire.note.as_str() };
+            table.row(&fire.utc, vec![fire.local.as_str().into(), fire.utc.as_str().into(), note.into()]);
+        }
+        table.print(output)?;
+    }
+    match &shown.end {
+        Some(end) if shown.fires.is_empty() => Err(Error::Local { message: why_none(end).to_owned(), next: None }),
+        Some(_) => {
+            output.note("it fires no more after that");
+            Ok(Exit::Ok)
+        }
+        None => Ok(Exit::Ok),
+    }
+}
+
+impl PreviewArgs {
+    fn spec(&self) -> Spec {
+        let Rule { cron, text, every, at } = &self.rule;
+        let rule = match (cron, text, every, at) {
+            (Some(cron), ..) => RuleSpec::Cron(cron.clone()),
+            (_, Some(text), ..) => RuleSpec::Text(text.clone()),
+            (_, _, Some(period), _) => RuleSpec::Every { period: *period, after: Default::default() },
+            (_, _, _, at) => RuleSpec::At(at.unwrap_or_default()),
+        };
+        Spec { time_zone: self.time_zone.clone(), start_time: self.start, end_time: self.end, ..rule.into() }
+    }
+}
+
+fn shown(spec: &Spec, from: Timestamp, count: u32, language: Language) -> Result<Preview, String> {
+    let schedule = Schedule::new(spec, "preview", from, &[]).map_err(|problems| {
+        problems
+            .iter()
+            .map(|problem| format!("--{}: {}", problem.field.replace('_', "-"), problem.message))
+            .collect::<Vec<_>>()
+            .join("\n")
+    })?;
+    schedule.preview(from, count, language).map_err(|fault| fault.to_string())
+}
+
+fn why_none(end: &Next) -> &'static str {
+    match end {
+        Next::Over => "it fires no more: its last fire has passed",
+        Next::Beyond2100 => "its next fire lies after the year 2100, where schedules end",
+        Next::Never | Next::At(_) => "it never fires: check its days and its window",
+    }
+}
+
+fn response(preview: &Preview) -> PreviewResponse {
+    let timestamp = |time: Timestamp| prost_types::Timestamp {
+        seconds: time.0.div_euclid(1_000_000),
+        nanos: i32::try_from(time.0.rem_euclid(1_000_000) * 1_000).unwrap_or_default(),
+    };
+    PreviewResponse {
+        fires: preview
+            .fires
+            .iter()
+            .map(|fire| PreviewedFire {
+                time: Some(timestamp(fire.time)),
+                local: fire.local.clone(),
+                note: fire.note.clone(),
+            })
+            .collect(),
+        cron: preview.cron.clone().unwrap_or_default(),
+        description: preview.description.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn from(text: &str) -> Timestamp {
+        Timestamp(instant(text).unwrap().timestamp_micros())
+    }
+
+    #[test]
+    fn a_preview_tells_what_a_change_of_the_clock_does() {
+        let spec = Spec::cron("30 2 * * *", "Europe/Berlin");
+        let preview = shown(&spec, from("2026-03-28T12:00:00Z"), 2, Language::English).unwrap();
+        let local: Vec<&str> = preview.fires.iter().map(|fire| fire.local.as_str()).collect();
+        assert_eq!(local, ["2026-03-29T03:00:00+02:00", "2026-03-30T02:30:00+02:00"]);
+        assert!(!preview.fires[0].note.is_empty());
+        assert_eq!(response(&preview).fires[1].note, "");
+    }
+
+    #[test]
+    fn what_never_fires_has_no_fires_and_what_cannot_be_read_is_refused() {
+        let never = shown(&Spec::cron("0 0 30 2 *", ""), from("2026-01-01T00:00:00Z"), 5, Language::English);
+        assert!(matches!(never, Ok(Preview { ref fires, end: Some(Next::Never), .. }) if fires.is_empty()));
+        let refused =
+            shown(&Spec::cron("0 25 * * *", "Mars/Olympus"), from("2026-01-01T00:00:00Z"), 5, Language::English);
+        let refused = refused.unwrap_err();
+        assert!(refused.contains("--cron: ") && refused.contains("--time-zone: "), "{refused}");
+    }
+}
