@@ -155,7 +155,7 @@ CREATE TABLE task (
     attempt integer NOT NULL DEFAULT 0,
     lease bigint NOT NULL DEFAULT 0,
     priority integer NOT NULL DEFAULT 0,
-    -- What a runner must have to take it, as canonical JSON: [capability, labels, pin].
+    -- What a runner must have to take it: `capability;pin;labels`, the same text for the same demand.
     class text NOT NULL DEFAULT '',
     not_before bigint NOT NULL DEFAULT 0,
     runner_id text,
