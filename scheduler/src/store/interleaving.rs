@@ -109,6 +109,8 @@ fn a_job() -> JobRow {
         ended_at: None,
         deadline_at: None,
         fire_time: None,
+        schedule: None,
+        waiting: false,
         stopping: false,
         timed_out: false,
         expanded: 3,
