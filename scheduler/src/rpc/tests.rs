@@ -370,6 +370,7 @@ async fn health_and_reflection_tell_exactly_what_is_served() {
             "baton.v1.JobService",
             "baton.v1.LogService",
             "baton.v1.RunnerService",
+            "baton.v1.ScheduleService",
             "baton.v1.SchedulerService",
             "grpc.health.v1.Health",
             "grpc.reflection.v1.ServerReflection",
