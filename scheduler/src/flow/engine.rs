@@ -6,6 +6,8 @@
 //! own, one at a time; what comes in meanwhile is the next batch. There is no timer in that: an idle system waits for
 //! nothing, a busy one commits many changes at once.
 
+mod handle;
+
 use std::{
     collections::{HashSet, VecDeque},
     sync::Arc,
@@ -25,7 +27,7 @@ use super::{
     orders::{Order, OrderAnswer},
     plan::Plans,
     pulse::{Pulse, Seen},
-    request::{self, Applied, Apply, Delete, Run, Terminate},
+    request,
     sessions::{self, Given, Heard, Opening, Session, Sessions, ToEnd, Told},
     turn::{self, Agenda, Context, Input, Output, Reset},
 };
@@ -52,8 +54,6 @@ const ORDERS_MAX: usize = 256;
 const HELLOS_MAX: usize = 128;
 /// How many reports one turn decides.
 const FACTS_MAX: usize = 2_000;
-/// How long an order may wait to be taken in before its caller is told to come again.
-const ORDER_PATIENCE: Duration = Duration::from_secs(5);
 /// How often the engine looks at the database unasked: it only repairs what a lost signal left undone.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// How long the report that a task runs may wait for something else to make a turn with. Nobody waits for it, and of a
@@ -121,133 +121,6 @@ impl Engine {
         let handle = tokio::spawn(Loop::new(settings, engine.clone(), inbox).run());
         (engine, handle)
     }
-
-    /// Stores definitions, all or none.
-    pub async fn apply(&self, order: Apply) -> Result<Vec<Applied>, request::Error> {
-        match self.order(Order::Apply(order)).await? {
-            OrderAnswer::Applied(answer) => answer,
-            other => Err(mismatch(&other)),
-        }
-    }
-
-    /// Makes a job; when this returns it survives any crash.
-    pub async fn run(&self, order: Run) -> Result<Uuid, request::Error> {
-        match self.order(Order::Run(order)).await? {
-            OrderAnswer::Job(answer) => answer,
-            other => Err(mismatch(&other)),
-        }
-    }
-
-    /// Ends a job or a task; returns how many tasks that concerned.
-    pub async fn terminate(&self, order: Terminate) -> Result<u32, request::Error> {
-        self.count(Order::Terminate(order)).await
-    }
-
-    /// Takes a job config out of use; returns how many of its jobs are live.
-    pub async fn delete(&self, order: Delete) -> Result<u32, request::Error> {
-        self.count(Order::Delete(order)).await
-    }
-
-    /// Drains a runner, or lets it work again.
-    pub async fn drain_runner(&self, runner: String, drained: bool, reason: String) -> Result<(), request::Error> {
-        self.done(Order::DrainRunner { runner, drained, reason }).await
-    }
-
-    /// Drains a scheduler, or lets it work again.
-    pub async fn drain_scheduler(&self, scheduler: Uuid, drained: bool) -> Result<(), request::Error> {
-        self.done(Order::DrainScheduler { scheduler, drained }).await
-    }
-
-    /// Opens a session for a runner that dialed. Frames to it come out of `out`, the welcome first.
-    pub async fn connect(&self, hello: Hello, first_seq: u64, out: mpsc::Sender<Down>) -> Result<Uuid, Refusal> {
-        let (reply, answer) = oneshot::channel();
-        let event = Event::Hello { hello: Box::new(hello), first_seq, out, reply };
-        self.events.send(event).await.map_err(|_| Refusal::Unavailable)?;
-        answer.await.unwrap_or(Err(Refusal::Unavailable))
-    }
-
-    /// Takes in a frame of a session.
-    pub async fn frame(&self, session: Uuid, frame: Frame) {
-        let _ = self.events.send(Event::Frame(session, frame)).await;
-    }
-
-    /// Takes in that a stream has ended.
-    pub async fn closed(&self, session: Uuid) {
-        let _ = self.events.send(Event::Closed(session)).await;
-    }
-
-    /// Has the engine look at the database: another scheduler changed something.
-    pub async fn wake(&self) {
-        let _ = self.events.send(Event::Wake).await;
-    }
-
-    /// Watches for changes of jobs.
-    pub fn subscribe(&self, job: Uuid) -> super::changes::Subscription {
-        self.changes.subscribe(job)
-    }
-
-    /// Stops as planned: gives out nothing more, finishes the turn under way, holds the tasks of its runners, and tells
-    /// those where to go.
-    pub async fn stop(&self) {
-        let (reply, done) = oneshot::channel();
-        if self.events.send(Event::Stop(reply)).await.is_ok() {
-            let _ = done.await;
-        }
-    }
-
-    pub(super) async fn seen(&self, seen: Seen) {
-        let _ = self.events.send(Event::Seen(seen)).await;
-    }
-
-    async fn order(&self, order: Order) -> Result<OrderAnswer, request::Error> {
-        let (reply, answer) = oneshot::channel();
-        let stopped = || request::Error::Unavailable("the scheduler is stopping; try another, or again".to_owned());
-        match self.events.send_timeout(Event::Order(order, reply), ORDER_PATIENCE).await {
-            Ok(()) => answer.await.map_err(|_| stopped()),
-            Err(mpsc::error::SendTimeoutError::Timeout(_)) => Err(too_many()),
-            Err(mpsc::error::SendTimeoutError::Closed(_)) => Err(stopped()),
-        }
-    }
-
-    async fn count(&self, order: Order) -> Result<u32, request::Error> {
-        match self.order(order).await? {
-            OrderAnswer::Count(answer) => answer,
-            other => Err(mismatch(&other)),
-        }
-    }
-
-    async fn done(&self, order: Order) -> Result<(), request::Error> {
-        match self.order(order).await? {
-            OrderAnswer::Done(answer) => answer,
-            other => Err(mismatch(&other)),
-        }
-    }
-}
-
-fn too_many() -> request::Error {
-    request::Error::Busy("too many requests wait; try again in a moment".to_owned())
-}
-
-fn mismatch(answer: &OrderAnswer) -> request::Error {
-    request::Error::Internal(format!("the engine answered another question: {answer:?}"))
-}
-
-/// Runs a turn that must not take longer than `limit`. What a turn changed of the plans in memory is forgotten with it:
-/// a version that it stored and planned for may be another one when it comes about.
-pub(super) async fn within(limit: Duration, context: &mut Context, input: &Input) -> Result<Output, store::Error> {
-    let store = context.store.clone();
-    let outcome = {
-        let mut work = std::pin::pin!(turn::run(context, input));
-        tokio::time::timeout(limit, work.as_mut()).await.unwrap_or_else(|_| {
-            // Before the turn is dropped, which gives its connection back.
-            store.distrust_writer();
-            Err(store::Error::Silent(limit))
-        })
-    };
-    if outcome.is_err() {
-        context.plans = Plans::default();
-    }
-    outcome
 }
 
 /// A runner that waits to be let in.
@@ -407,7 +280,7 @@ impl Loop {
         let now = Instant::now();
         match event {
             Event::Order(order, reply) if self.orders.len() >= ORDERS_WAITING_MAX => {
-                let _ = reply.send(order.failed(too_many()));
+                let _ = reply.send(order.failed(handle::too_many()));
             }
             Event::Order(order, reply) => self.orders.push_back((order, reply)),
             Event::Hello { reply, .. } if self.callers.len() >= CALLERS_WAITING_MAX => {
@@ -543,7 +416,7 @@ impl Loop {
         let offered = input.idle.iter().map(|idle| idle.session).collect();
         let given = input.clone();
         let task = tokio::spawn(async move {
-            let outcome = within(TURN_MAX, &mut context, &given).await;
+            let outcome = turn::within(TURN_MAX, &mut context, &given).await;
             (context, given, outcome)
         });
         Under { task, input, replies, callers, offered }

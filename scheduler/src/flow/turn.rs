@@ -138,8 +138,26 @@ pub(super) struct Context {
     pub clustered: bool,
 }
 
+/// Runs a turn that must not take longer than `limit`. What a turn changed of the plans in memory is forgotten with it:
+/// a version that it stored and planned for may be another one when it comes about.
+pub(super) async fn within(limit: Duration, context: &mut Context, input: &Input) -> Result<Output, store::Error> {
+    let store = context.store.clone();
+    let outcome = {
+        let mut work = std::pin::pin!(run(context, input));
+        tokio::time::timeout(limit, work.as_mut()).await.unwrap_or_else(|_| {
+            // Before the turn is dropped, which gives its connection back.
+            store.distrust_writer();
+            Err(store::Error::Silent(limit))
+        })
+    };
+    if outcome.is_err() {
+        context.plans = Plans::default();
+    }
+    outcome
+}
+
 /// Runs a turn.
-pub(super) async fn run(context: &mut Context, input: &Input) -> Result<Output, store::Error> {
+async fn run(context: &mut Context, input: &Input) -> Result<Output, store::Error> {
     let tx = context.store.begin().await?;
     let mut output = Output::default();
 

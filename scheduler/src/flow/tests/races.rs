@@ -7,11 +7,10 @@ use crate::{
         heartbeat::Drain,
     },
     flow::{
-        engine::within,
         orders::{Order, OrderAnswer},
         plan::Plans,
         sessions::{Given, Opening, Session, ToEnd},
-        turn::{Context, Input},
+        turn::{Context, Input, within},
     },
     store::Store,
 };
