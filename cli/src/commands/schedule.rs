@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use baton::v1::{PreviewResponse, PreviewedFire};
 use baton_scheduler::domain::{
-    schedule::{COUNT_MAX, Language, Next, Preview, RuleSpec, Schedule, Spec},
+    schedule::{After, COUNT_MAX, Language, Next, Preview, RuleSpec, Schedule, Spec},
     time::Timestamp,
 };
 use chrono::{DateTime, Utc};
@@ -95,11 +95,11 @@ fn instant(text: &str) -> Result<DateTime<Utc>, String> {
 /// Runs a command about schedules.
 pub fn run(context: &Context, args: Args) -> Result<Exit, Error> {
     match args.command {
-        Command::Preview(args) => preview(context, *args),
+        Command::Preview(args) => preview(context, &args),
     }
 }
 
-fn preview(context: &Context, args: PreviewArgs) -> Result<Exit, Error> {
+fn preview(context: &Context, args: &PreviewArgs) -> Result<Exit, Error> {
     let from = Timestamp(args.from.unwrap_or_else(Utc::now).timestamp_micros());
     let language = match args.lang {
         Words::En => Language::English,
@@ -139,7 +139,7 @@ impl PreviewArgs {
         let rule = match (cron, text, every, at) {
             (Some(cron), ..) => RuleSpec::Cron(cron.clone()),
             (_, Some(text), ..) => RuleSpec::Text(text.clone()),
-            (_, _, Some(period), _) => RuleSpec::Every { period: *period, after: Default::default() },
+            (_, _, Some(period), _) => RuleSpec::Every { period: *period, after: After::default() },
             (_, _, _, at) => RuleSpec::At(at.unwrap_or_default()),
         };
         Spec { time_zone: self.time_zone.clone(), start_time: self.start, end_time: self.end, ..rule.into() }
