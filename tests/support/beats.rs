@@ -19,8 +19,11 @@ use tokio::{
     sync::{mpsc, watch},
     task::JoinHandle,
 };
-use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
-use tonic::{Request, Response, Status, Streaming, transport::Server};
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{
+    Request, Response, Status, Streaming,
+    transport::{Server, server::TcpIncoming},
+};
 
 use crate::Api;
 
@@ -87,7 +90,7 @@ impl Beats {
         let server = Server::builder()
             .add_service(HeartbeatServiceServer::new(Wire(state.clone())))
             .add_service(LogServiceServer::new(Wire(state.clone())))
-            .serve_with_incoming(TcpListenerStream::new(listener));
+            .serve_with_incoming(TcpIncoming::from(listener).with_nodelay(Some(true)));
         let serving = tokio::spawn(async {
             let _ = server.await;
         });

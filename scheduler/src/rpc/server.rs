@@ -9,8 +9,10 @@ use baton::v1::{
     schedule_service_server::ScheduleServiceServer, scheduler_service_server::SchedulerServiceServer,
 };
 use tokio::{net::TcpListener, time};
-use tokio_stream::wrappers::TcpListenerStream;
-use tonic::{server::NamedService, transport::Server};
+use tonic::{
+    server::NamedService,
+    transport::{Server, server::TcpIncoming},
+};
 use tonic_health::{ServingStatus, server::HealthReporter};
 use tracing::warn;
 
@@ -69,7 +71,6 @@ pub(crate) async fn serve(api: Api, listener: TcpListener) -> Result<(), Error> 
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_concurrent_streams(CONNECTION_STREAMS_MAX)
         .concurrency_limit_per_connection(CONCURRENCY_MAX)
-        .tcp_nodelay(true)
         .add_service(health_service)
         .add_service(reflection().build_v1()?)
         .add_service(reflection().build_v1alpha()?)
@@ -82,7 +83,9 @@ pub(crate) async fn serve(api: Api, listener: TcpListener) -> Result<(), Error> 
         .add_service(ScheduleServiceServer::new(Schedules(api.clone())).max_decoding_message_size(MESSAGE_BYTES_MAX))
         .add_service(SchedulerServiceServer::new(Schedulers(api.clone())).max_decoding_message_size(MESSAGE_BYTES_MAX));
     let stopped = api.stop.clone();
-    let serving = server.serve_with_incoming_shutdown(TcpListenerStream::new(listener), stopped.cancelled_owned());
+    // Small frames leave at once: waiting to fill a packet would cost an idle dispatch 40 ms.
+    let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
+    let serving = server.serve_with_incoming_shutdown(incoming, stopped.cancelled_owned());
     let overdue = async {
         api.stop.cancelled().await;
         time::sleep(DRAIN_TIMEOUT).await;

@@ -108,11 +108,16 @@ pub async fn touch(tx: &Tx, sessions: &[(String, Uuid)]) -> Result<Vec<Uuid>, Er
     rows.iter().map(|row| row.column("session_id")).collect()
 }
 
-/// Which of these sessions still count, those alone whose rows nobody holds: they cannot be replaced before this
-/// transaction ends.
+/// Which of these sessions may be given work, those alone whose rows nobody holds: they cannot be replaced before this
+/// transaction ends. A drain that was answered is obeyed here, whoever has heard of it.
 pub async fn counting(tx: &Tx, sessions: &[(String, Uuid)]) -> Result<Vec<Uuid>, Error> {
-    let lock = "ORDER BY runner.id FOR SHARE OF runner SKIP LOCKED";
-    count_of(tx, sessions, if tx.backend() == sea_orm::DbBackend::Postgres { lock } else { "" }).await
+    let works = "AND NOT runner.drained AND NOT EXISTS
+                     (SELECT 1 FROM scheduler WHERE scheduler.id = runner.scheduler_id AND scheduler.state = 'DRAINED')";
+    let lock = match tx.backend() {
+        sea_orm::DbBackend::Postgres => "ORDER BY runner.id FOR SHARE OF runner SKIP LOCKED",
+        _ => "",
+    };
+    count_of(tx, sessions, &format!("{works} {lock}")).await
 }
 
 /// Which of these sessions still count at this moment.
@@ -120,14 +125,14 @@ pub async fn still_counting(tx: &Tx, sessions: &[(String, Uuid)]) -> Result<Vec<
     count_of(tx, sessions, "").await
 }
 
-async fn count_of(tx: &Tx, sessions: &[(String, Uuid)], lock: &str) -> Result<Vec<Uuid>, Error> {
+async fn count_of(tx: &Tx, sessions: &[(String, Uuid)], tail: &str) -> Result<Vec<Uuid>, Error> {
     let mut input = Input::new([text("runner"), uuid("session")]);
     for (runner, session) in sessions {
         input.push([runner.as_str().into(), (*session).into()]);
     }
     let text = format!(
         "WITH {{input}} SELECT runner.session_id FROM runner JOIN input ON runner.id = input.runner
-         WHERE runner.session_id = input.session {lock}"
+         WHERE runner.session_id = input.session {tail}"
     );
     let rows = tx.query(input.statement(tx.backend(), &text, &[])).await?;
     rows.iter().map(|row| row.column("session_id")).collect()
