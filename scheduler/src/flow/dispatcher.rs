@@ -60,6 +60,8 @@ pub(super) enum News {
 pub(super) struct Outcome {
     /// It was news about the task's present dispatch.
     pub counted: bool,
+    /// Its job is laid aside: nobody is answered, and it is told again later.
+    pub untaken: bool,
     /// What to tell the runner with the RESULT_ACK; empty unless the result was refused.
     pub refused: String,
 }
@@ -166,6 +168,11 @@ pub(super) async fn pass(
             Some(_) => HelloAnswer::Refused(Admission::Superseded),
             None => admit(tx, context, work, hello, *session, runners).await?,
         };
+        if let HelloAnswer::Admitted { adopted, .. } = &answer
+            && adopted.iter().any(|item| work.is_parked(item.job_id))
+        {
+            output.untaken.push(*session);
+        }
         if let HelloAnswer::Admitted { .. } = answer {
             taken.insert(&hello.runner_id, Admission::New);
             output.superseded.extend(runners.get(&hello.runner_id).and_then(|runner| runner.session_id));
@@ -173,7 +180,9 @@ pub(super) async fn pass(
         output.hellos.push(answer);
     }
     for fact in &input.facts {
-        output.facts.push(apply(work, fact));
+        let outcome = apply(work, fact);
+        output.untaken.extend(fact.source.filter(|_| outcome.untaken).map(|(session, _)| session));
+        output.facts.push(outcome);
     }
     for (runner, session, draining) in &input.draining {
         store::runner::set_draining(tx, runner, *session, *draining).await?;
@@ -268,6 +277,10 @@ async fn admit(
 fn settle_item(work: &mut Work, item: &SlotReport, reference: TaskRef) -> Verdict {
     let known = work.task(reference.task).map(|task| (task.state, task.counters.lease));
     let verdict = heartbeat::judge(known, reference.lease, item.status);
+    if verdict == Verdict::Apply && work.task(reference.task).is_some_and(|task| work.is_parked(task.job_id)) {
+        // The runner keeps the result until somebody can take it.
+        return Verdict::Adopt;
+    }
     match verdict {
         Verdict::Adopt if known.is_some_and(|(state, _)| state == TaskState::Dispatched) => {
             work.happen(reference.task, Event::Started, "");
@@ -288,14 +301,17 @@ fn settle_item(work: &mut Work, item: &SlotReport, reference: TaskRef) -> Verdic
 
 /// Lets a fact have its effect, if it is about the task's present dispatch.
 fn apply(work: &mut Work, fact: &Fact) -> Outcome {
-    let stale = Outcome { counted: false, refused: String::new() };
+    let stale = Outcome { counted: false, untaken: false, refused: String::new() };
     let Some(row) = work.task(fact.task.task) else { return stale };
     if row.counters.lease != fact.task.lease || work.job(row.job_id).is_none() {
         return stale;
     }
+    if work.is_parked(row.job_id) && !matches!(fact.news, News::Started) {
+        return Outcome { counted: true, untaken: true, refused: String::new() };
+    }
     if let News::Unrenderable(reason) = &fact.news {
         let counted = work.happen(fact.task.task, Event::NotEvaluable, cut(reason));
-        return Outcome { counted, refused: String::new() };
+        return Outcome { counted, untaken: false, refused: String::new() };
     }
     if !row.state.holds_slot() {
         return stale;
@@ -315,7 +331,7 @@ fn apply(work: &mut Work, fact: &Fact) -> Outcome {
         }
         News::Unrenderable(_) => {}
     }
-    Outcome { counted: true, refused }
+    Outcome { counted: true, untaken: false, refused }
 }
 
 /// Ends a dispatch by its result. Returns why the result was refused, if it was: its attempt fails then.
@@ -344,6 +360,9 @@ fn finish(work: &mut Work, id: Uuid, result: &TaskResult) -> String {
 pub(super) fn end(work: &mut Work, id: Uuid, ending: Ending, reason: &str, result: Option<&TaskResult>) {
     let task = work.task(id).expect("the task is in hand");
     let (state, kind, counters, node, job) = (task.state, task.kind, task.counters, task.node, task.job_id);
+    if work.is_parked(job) {
+        return;
+    }
     let plan = work.plan(job);
     let mut policy = plan.retry(node);
     // A job that stops tries nothing again, but for what cleans up.

@@ -8,6 +8,7 @@ mod expander;
 mod explain;
 mod gates;
 mod orders;
+mod parked;
 mod picker;
 mod plan;
 mod pulse;

@@ -85,6 +85,10 @@ pub(super) struct Output {
     pub unrenderable: Vec<(TaskRef, Uuid, String)>,
     /// Jobs that changed.
     pub changed: Vec<Uuid>,
+    /// Sessions that told something about jobs that are laid aside: it was not taken.
+    pub untaken: Vec<Uuid>,
+    /// A job that was laid aside goes on.
+    pub unparked: bool,
     /// There is more in the database than one turn takes up: the next is to look at once.
     pub more: bool,
     /// A job ended: others may have waited for that.
@@ -183,8 +187,11 @@ async fn run(context: &mut Context, input: &Input) -> Result<Output, store::Erro
     wanted.extend(input.orders.iter().filter_map(Order::job));
     wanted.extend(dispatcher::jobs_of(&tx, input, &silent).await?);
     wanted.extend(trigger::jobs_of(&tx, &fires).await?);
+    let mut laid_aside = BTreeSet::new();
     if input.look.is_some() {
-        let left = expander::left(&tx).await?;
+        laid_aside = context.plans.take_parked();
+        wanted.extend(&laid_aside);
+        let left = expander::left(&tx, &laid_aside).await?;
         output.more |= left.len() == expander::JOBS_MAX as usize;
         wanted.extend(left);
         wanted.extend(reaper::late_jobs(&tx).await?);
@@ -197,7 +204,8 @@ async fn run(context: &mut Context, input: &Input) -> Result<Output, store::Erro
     output.read_at = Some(Instant::now());
     let mut work = Work::new(now);
     for row in rows {
-        let plan = context.plans.get(&tx, row.job_config_id, row.version).await?;
+        let plan = context.plans.of_job(&tx, &row).await?;
+        output.unparked |= plan.unreadable.is_none() && laid_aside.contains(&row.id);
         work.take_job(row, plan);
     }
     let mut data = Data::default();

@@ -8,7 +8,7 @@ use std::{
 
 use uuid::Uuid;
 
-use super::plan::Plan;
+use super::{parked, plan::Plan};
 use crate::{
     domain::{
         gate::{Parents, SkipCause},
@@ -84,7 +84,16 @@ impl Work {
 
     /// Takes a job in hand that this transaction has locked.
     pub(super) fn take_job(&mut self, row: JobRow, plan: Arc<Plan>) {
-        self.jobs.insert(row.id, JobWork { row, plan, is_new: false, touched: false });
+        let mut job = JobWork { row, plan, is_new: false, touched: false };
+        if let Some(reason) = parked::new_reason(&job) {
+            (job.row.reason, job.touched) = (reason, true);
+        }
+        self.jobs.insert(job.row.id, job);
+    }
+
+    /// Whether nothing of a job in hand may be decided, because its definition cannot be read.
+    pub(super) fn is_parked(&self, job: Uuid) -> bool {
+        self.jobs.get(&job).is_some_and(parked::is_parked)
     }
 
     /// Lets a job be born, with every parameter it has.
