@@ -11,8 +11,7 @@ use uuid::Uuid;
 
 use super::{
     data::logical_time,
-    dispatcher::cut,
-    orders,
+    ending::{self, cut},
     plan::{Plan, Plans},
     schedules::{park, wait_for},
     work::{Origin, Work},
@@ -294,7 +293,7 @@ async fn make_room(tx: &Tx, work: &mut Work, config: Uuid, live: &mut Live) -> R
         if waiting {
             skip(work, job, overlap::Reason::Replaced);
         } else {
-            orders::terminate_job(tx, work, job, "replaced by a newer fire", None).await?;
+            ending::terminate_job(tx, work, job, "replaced by a newer fire", None).await?;
         }
     }
     live.waiting = 0;
