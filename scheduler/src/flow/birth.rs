@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use uuid::Uuid;
 
-use super::{plan::Plan, turn::Context, work::Work};
+use super::{batch::Context, plan::Plan, work::Work};
 use crate::{
     domain::{
         job::JobState,

@@ -11,8 +11,7 @@ use uuid::Uuid;
 
 use super::{
     birth::{self, Cause, Kin},
-    dispatcher::cut,
-    orders,
+    ending::{self, cut},
     plan::{Plan, Plans},
     schedules::{park, wait_for},
     work::Work,
@@ -298,7 +297,7 @@ async fn make_room(tx: &Tx, work: &mut Work, jobs: &[Uuid], live: &mut Live) -> 
         if work.job(job).is_some_and(|job| job.row.waiting) {
             skip(work, job, overlap::Reason::Replaced);
         } else {
-            orders::terminate_job(tx, work, job, "replaced by a newer fire", None).await?;
+            ending::terminate_job(tx, work, job, "replaced by a newer fire", None).await?;
         }
     }
     live.waiting = 0;
