@@ -6,9 +6,9 @@ use tracing::warn;
 use uuid::Uuid;
 
 use super::{
-    dispatcher, orders,
+    batch::{Context, Output},
+    ending,
     pulse::Judge,
-    turn::{Context, Output},
     work::Work,
 };
 use crate::{
@@ -58,7 +58,7 @@ pub(super) async fn pass(
         let row = work.job_mut(job).expect("the job is in hand");
         row.timed_out = true;
         let timeout = row.deadline_at.unwrap_or_default().since(row.started_at.unwrap_or_default());
-        orders::terminate_job(tx, work, job, &format!("timed out after {timeout:?}"), None).await?;
+        ending::terminate_job(tx, work, job, &format!("timed out after {timeout:?}"), None).await?;
     }
     // The turn may have waited for long: for a lock, for a database that stood still, or frozen as a whole. Then it is
     // our own absence that the rows show.
@@ -80,7 +80,7 @@ pub(super) async fn pass(
         warn!(runner.id = %id, silence_s = silence.as_secs(), tasks = tasks.len(), "runner lost");
         // Every dispatch carries self-stop: by now the runner or its watchdog has ended what it had.
         let reason = format!("runner {id} lost: not heard for {} s", silence.as_secs());
-        dispatcher::end_all(work, tasks, |_| Ending::Lost { death: false }, &reason);
+        ending::end_all(work, tasks, |_| Ending::Lost { death: false }, &reason);
         // What it held of a job that is laid aside is decided when that can be read: until then it is not forgotten.
         if !parked {
             store::runner::end_session(tx, id).await?;

@@ -4,9 +4,10 @@ use super::*;
 use crate::{
     domain::definition::JobConfig,
     flow::{
-        orders::Order,
+        batch::{Context, Input},
+        order::Order,
         plan::Plans,
-        turn::{Context, Input, within},
+        turn::within,
     },
     store::{Store, sql::statement},
 };
