@@ -166,6 +166,7 @@ impl Data {
             job_id: job.id.to_string(),
             job_name: job.name.clone(),
             logical_time: logical_time(job.fire_time.unwrap_or(job.created_at), plan.zone(job.schedule.as_deref())),
+            event: Value::Null,
         }
     }
 }
