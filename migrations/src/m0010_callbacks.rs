@@ -36,7 +36,7 @@ impl MigrationTrait for Migration {
                 payload text NOT NULL,
                 -- Its task is held until it is delivered or given up.
                 blocking {bool} NOT NULL,
-                -- How many callbacks led to the job of the event, one after the other.
+                -- How many jobs, one after the other, led to the job of the event.
                 depth integer NOT NULL DEFAULT 0,
                 state text NOT NULL CHECK (state IN ('PENDING', 'DELIVERED', 'GIVEN_UP')),
                 tries integer NOT NULL DEFAULT 0,
@@ -58,7 +58,6 @@ impl MigrationTrait for Migration {
             CREATE INDEX callback_of_config ON callback (namespace, name, id);
             CREATE INDEX callback_given_up ON callback (id) WHERE state = 'GIVEN_UP';
             CREATE INDEX callback_holds ON callback (task_id) WHERE blocking;
-            CREATE INDEX callback_made ON callback (made_job_id) WHERE made_job_id IS NOT NULL;
             CREATE INDEX callback_without_job ON callback (created_at) WHERE job_id IS NULL;
             ",
         )

@@ -1,8 +1,6 @@
 //! The outbox of callbacks as rows. A claim moves the next try beyond the time that any try takes, so that a scheduler
 //! that dies with one in hand leaves nothing behind that must be cleaned up.
 
-use std::collections::BTreeMap;
-
 use sea_orm::QueryResult;
 use uuid::Uuid;
 
@@ -46,7 +44,7 @@ pub struct CallbackRow {
     pub payload: String,
     /// Its task is held until it is delivered or given up.
     pub blocking: bool,
-    /// How many callbacks led to the job of the event.
+    /// How many jobs led to the job of the event.
     pub depth: u32,
     /// Why it is given up from the start, if it is.
     pub given_up: Option<String>,
@@ -69,9 +67,11 @@ pub struct Claimed {
     pub action: Action,
     /// What is told.
     pub payload: String,
-    /// The job, and the task that is held, if one is.
-    pub holds: Option<(Uuid, Uuid)>,
-    /// How many callbacks led to it, this one included.
+    /// The job of the event; none for a fire that made no job.
+    pub job_id: Option<Uuid>,
+    /// The task that it holds, if it holds one.
+    pub holds: Option<Uuid>,
+    /// How many jobs led to the job of the event.
     pub depth: u32,
     /// Which try this is, from 1. It is the token of the claim, too: a later one has another.
     pub tries: u32,
@@ -186,17 +186,6 @@ pub async fn insert(tx: &Tx, callbacks: &[CallbackRow]) -> Result<(), Error> {
                 FROM input";
     tx.execute(input.statement(tx.backend(), text, &[])).await?;
     Ok(())
-}
-
-/// How many callbacks led to each of these jobs; jobs that none led to are left out.
-pub async fn depths(tx: &Tx, jobs: &[Uuid]) -> Result<BTreeMap<Uuid, u32>, Error> {
-    if jobs.is_empty() {
-        return Ok(BTreeMap::new());
-    }
-    let text = "WITH {input} SELECT made_job_id, max(depth) AS depth FROM callback
-                WHERE made_job_id IN (SELECT id FROM input) GROUP BY made_job_id";
-    let rows = tx.query(ids(jobs).statement(tx.backend(), text, &[])).await?;
-    rows.iter().map(|row| Ok((row.column("made_job_id")?, row.number("depth")?))).collect()
 }
 
 /// Claims callbacks whose time has come, the longest overdue first, leaving out what another scheduler has in hand. Until
@@ -385,7 +374,7 @@ pub(super) fn action(row: &QueryResult, id: Uuid) -> Result<Action, Error> {
 fn claimed(row: &QueryResult) -> Result<Claimed, Error> {
     let id: Uuid = row.column("id")?;
     let blocking: bool = row.column("blocking")?;
-    let (job, task): (Option<Uuid>, Option<Uuid>) = (row.column("job_id")?, row.column("task_id")?);
+    let task: Option<Uuid> = row.column("task_id")?;
     Ok(Claimed {
         id,
         event_id: row.column("event_id")?,
@@ -393,7 +382,8 @@ fn claimed(row: &QueryResult) -> Result<Claimed, Error> {
         namespace: row.column("namespace")?,
         action: action(row, id)?,
         payload: row.column("payload")?,
-        holds: job.zip(task).filter(|_| blocking),
+        job_id: row.column("job_id")?,
+        holds: task.filter(|_| blocking),
         depth: row.number("depth")?,
         tries: row.number("tries")?,
     })

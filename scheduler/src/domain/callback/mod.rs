@@ -11,9 +11,6 @@ pub mod signature;
 
 pub use self::event::{Event, of_job, of_task};
 
-/// How many callbacks may lead to each other, each starting the job whose end sets off the next.
-pub const DEPTH_MAX: u32 = 10;
-
 /// Whether a callback can still be delivered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {

@@ -9,7 +9,7 @@ use super::{JobWork, Plan, TaskWork, Work};
 use crate::{
     domain::{
         callback::{
-            DEPTH_MAX, Event,
+            Event,
             payload::{Config, Job, Missed, Occurrence, Task},
         },
         definition::{
@@ -22,16 +22,13 @@ use crate::{
         template::Renderer,
         time::Timestamp,
     },
-    flow::data::logical_time,
+    flow::data::logical,
     store::{
         self, Tx,
         callback::{CallbackRow, Hold},
         schedule::{Config as ConfigRow, MissedRow},
     },
 };
-
-/// Why the callbacks of a chain end.
-const TOO_DEEP: &str = "one job started the next by callbacks 10 times over: the chain ends here";
 
 /// What a turn has to tell beside what its rows say by themselves.
 #[derive(Debug, Default)]
@@ -44,8 +41,6 @@ pub(super) struct Outbox {
     given_up: BTreeMap<Uuid, String>,
     /// Those of them that are still to be let go.
     letting_go: Vec<Uuid>,
-    /// Something was written.
-    written: bool,
 }
 
 impl Work {
@@ -76,14 +71,10 @@ impl Work {
                     reason: &row.reason,
                 }),
             };
-            let about = About { config: config.id, job: None, task: None, zone: plan.zone(Some(&row.key)) };
+            let logical = (row.last, plan.zone(Some(&row.key)));
+            let about = About { config: config.id, job: None, task: None, logical, depth: 0 };
             tell(&mut self.outbox.rows, &occurrence, &about, &plan.config.callbacks);
         }
-    }
-
-    /// Whether something was written down that is to be told.
-    pub(in crate::flow) fn has_told(&self) -> bool {
-        self.outbox.written
     }
 
     /// Whether the work of a task ended well, whatever still holds the task.
@@ -171,7 +162,6 @@ impl Work {
         if rows.is_empty() {
             return Ok(());
         }
-        bound_chains(tx, &mut rows).await?;
         for row in &mut rows {
             let given_up = row.task_id.filter(|_| row.blocking).and_then(|task| self.outbox.given_up.get(&task));
             if let Some(reason) = given_up.filter(|_| row.given_up.is_none()) {
@@ -181,7 +171,6 @@ impl Work {
         for slice in rows.chunks(super::ROWS_MAX) {
             store::callback::insert(tx, slice).await?;
         }
-        self.outbox.written = true;
         Ok(())
     }
 
@@ -235,9 +224,10 @@ impl Work {
         };
         let about = About {
             config: row.job_config_id,
-            job: Some((row.id, row.fire_time.unwrap_or(row.created_at), &row.params)),
+            job: Some((row.id, &row.params)),
             task: task.map(|task| (task.row.id, plan.task(task.row.node).name.as_str())),
-            zone: plan.zone(row.schedule.as_deref()),
+            logical: logical(row, plan),
+            depth: row.depth,
         };
         tell(rows, &occurrence, &about, callbacks);
     }
@@ -246,10 +236,11 @@ impl Work {
 /// What an occurrence is about, beside what is told of it.
 struct About<'a> {
     config: Uuid,
-    /// The job, the time it is about, and its params.
-    job: Option<(Uuid, Timestamp, &'a BTreeMap<String, String>)>,
+    job: Option<(Uuid, &'a BTreeMap<String, String>)>,
     task: Option<(Uuid, &'a str)>,
-    zone: Zone,
+    /// The time it is about, and whose clocks tell it.
+    logical: (Timestamp, Zone),
+    depth: u32,
 }
 
 /// One row for each callback that tells of the event.
@@ -267,14 +258,14 @@ fn tell(rows: &mut Vec<CallbackRow>, of: &Occurrence<'_>, about: &About<'_>, cal
             job_config_id: about.config,
             namespace: of.config.namespace.to_owned(),
             name: of.config.name.to_owned(),
-            job_id: about.job.map(|(id, ..)| id),
+            job_id: about.job.map(|(id, _)| id),
             task_id: about.task.map(|(id, _)| id),
             task_name: about.task.map(|(_, name)| name.to_owned()).unwrap_or_default(),
             position,
             action,
             payload: payload.clone(),
             blocking: callback.blocking,
-            depth: 1,
+            depth: about.depth,
             given_up: problem,
             created_at: of.time,
         });
@@ -284,15 +275,13 @@ fn tell(rows: &mut Vec<CallbackRow>, of: &Occurrence<'_>, about: &About<'_>, cal
 /// An action with every template filled in.
 fn filled(action: &Action, of: &Occurrence<'_>, about: &About<'_>) -> Result<Action, String> {
     let renderer = || {
-        let (id, at, params) = match about.job {
-            Some((id, at, params)) => (id.to_string(), at, params.clone()),
-            None => (String::new(), of.time, BTreeMap::new()),
-        };
+        let (id, params) = about.job.map(|(id, params)| (id.to_string(), params.clone())).unwrap_or_default();
+        let (at, zone) = about.logical;
         Renderer::new(&Scope {
             params,
             job_id: id,
             job_name: of.config.name.to_owned(),
-            logical_time: logical_time(at, about.zone),
+            logical_time: zone.time(at),
             event: of.scope(),
             ..Scope::default()
         })
@@ -318,21 +307,4 @@ fn filled(action: &Action, of: &Occurrence<'_>, about: &About<'_>) -> Result<Act
             Action::Job(StartJob { name: name.clone(), params })
         }
     })
-}
-
-/// Ends chains of jobs that start each other.
-async fn bound_chains(tx: &Tx, rows: &mut [CallbackRow]) -> Result<(), store::Error> {
-    let starts = |row: &CallbackRow| matches!(row.action, Action::Job(_));
-    let mut jobs: Vec<Uuid> = rows.iter().filter(|row| starts(row)).filter_map(|row| row.job_id).collect();
-    jobs.sort_unstable();
-    jobs.dedup();
-    let depths = store::callback::depths(tx, &jobs).await?;
-    for row in rows.iter_mut().filter(|row| starts(row)) {
-        let before = row.job_id.and_then(|job| depths.get(&job).copied()).unwrap_or_default();
-        row.depth = before + 1;
-        if row.depth > DEPTH_MAX {
-            row.given_up = Some(TOO_DEEP.to_owned());
-        }
-    }
-    Ok(())
 }
