@@ -1,4 +1,57 @@
 -- The present schema, written by a test: run it with BATON_WRITE_DOCS=1.
+CREATE TABLE after_end (
+    job_config_id blob NOT NULL REFERENCES job_config (id) ON DELETE CASCADE,
+    name text NOT NULL,
+    job_id blob NOT NULL,
+    ended_at bigint NOT NULL,
+    PRIMARY KEY (job_config_id, name)
+    );
+CREATE TABLE callback (
+    -- What a receiver knows a repetition by.
+    id blob NOT NULL PRIMARY KEY,
+    -- The same for every receiver of one event.
+    event_id blob NOT NULL,
+    event text NOT NULL CHECK (event IN ('STARTED', 'SLOW', 'FINISHED', 'FAILED', 'TERMINATED', 'SKIPPED',
+    'MISSED')),
+    job_config_id blob NOT NULL,
+    namespace text NOT NULL,
+    name text NOT NULL,
+    -- Null for a fire that made no job.
+    job_id blob REFERENCES job (id) ON DELETE CASCADE,
+    -- Null for an event of the job itself.
+    task_id blob,
+    task_name text NOT NULL DEFAULT '',
+    -- Its place among the callbacks of the job config or the task.
+    position integer NOT NULL,
+    -- What is done, and with what, nothing left to fill in.
+    kind text NOT NULL CHECK (kind IN ('HTTP', 'EMAIL', 'JOB')),
+    action text NOT NULL,
+    payload text NOT NULL,
+    -- Its task is held until it is delivered or given up.
+    blocking boolean NOT NULL,
+    -- How many jobs, one after the other, led to the job of the event.
+    depth integer NOT NULL DEFAULT 0,
+    state text NOT NULL CHECK (state IN ('PENDING', 'DELIVERED', 'GIVEN_UP')),
+    tries integer NOT NULL DEFAULT 0,
+    -- The scheduler that tries it; it may be claimed again at next_try_at, which lies beyond any try.
+    owner blob,
+    next_try_at bigint NOT NULL,
+    response_code integer,
+    last_error text NOT NULL DEFAULT '',
+    -- The job that it started.
+    made_job_id blob,
+    created_at bigint NOT NULL,
+    ended_at bigint,
+    CHECK ((state = 'PENDING') = (ended_at IS NULL)),
+    CHECK (owner IS NULL OR state = 'PENDING'),
+    CHECK (task_id IS NOT NULL OR NOT blocking)
+    );
+CREATE INDEX callback_due ON callback (next_try_at) WHERE state = 'PENDING';
+CREATE INDEX callback_given_up ON callback (id) WHERE state = 'GIVEN_UP';
+CREATE INDEX callback_holds ON callback (task_id) WHERE blocking;
+CREATE INDEX callback_of_config ON callback (namespace, name, id);
+CREATE INDEX callback_of_job ON callback (job_id, id);
+CREATE INDEX callback_without_job ON callback (created_at) WHERE job_id IS NULL;
 CREATE TABLE fire (
     job_config_id blob NOT NULL REFERENCES job_config (id) ON DELETE CASCADE,
     schedule text NOT NULL,
@@ -37,7 +90,7 @@ CREATE TABLE job (
     tasks_total integer NOT NULL,
     tasks_ended integer NOT NULL DEFAULT 0,
     tasks_failed integer NOT NULL DEFAULT 0,
-    seq bigint NOT NULL DEFAULT 1,
+    seq bigint NOT NULL DEFAULT 1, cause text, parent_job_id blob, parent_task_id blob, parent_attempt integer, depth integer NOT NULL DEFAULT 0, logical_at bigint, logical_zone text,
     CHECK (tasks_ended <= tasks_total)
     );
 CREATE INDEX job_deadline ON job (deadline_at) WHERE deadline_at IS NOT NULL AND state = 'RUNNING';
@@ -46,6 +99,8 @@ CREATE UNIQUE INDEX job_fire ON job (job_config_id, schedule, fire_time, rerun_n
 CREATE INDEX job_live_of_config ON job (job_config_id)
     WHERE state IN ('CREATED', 'RUNNING', 'TERMINATING');
 CREATE INDEX job_of_config ON job (namespace, name, id);
+CREATE INDEX job_of_parent ON job (parent_job_id, id) WHERE parent_job_id IS NOT NULL;
+CREATE UNIQUE INDEX job_of_task ON job (parent_task_id, parent_attempt) WHERE parent_task_id IS NOT NULL;
 CREATE INDEX job_tail ON job (lower(substr(hex(id), -4)));
 CREATE INDEX job_to_expand ON job (id) WHERE state = 'CREATED' AND NOT waiting;
 CREATE INDEX job_waiting ON job (job_config_id, id) WHERE state = 'CREATED' AND waiting;
@@ -59,6 +114,16 @@ CREATE TABLE job_config (
     deleted_at bigint
     );
 CREATE UNIQUE INDEX job_config_name ON job_config (namespace, name) WHERE deleted_at IS NULL;
+CREATE TABLE job_config_use (
+    job_config_id blob NOT NULL REFERENCES job_config (id) ON DELETE CASCADE,
+    -- TASK: a `job` task. AFTER: `after_jobs`.
+    kind text NOT NULL CHECK (kind IN ('TASK', 'AFTER')),
+    namespace text NOT NULL,
+    name text NOT NULL,
+    PRIMARY KEY (job_config_id, kind, name)
+    );
+CREATE INDEX job_config_followed ON job_config_use (namespace, name) WHERE kind = 'AFTER';
+CREATE INDEX job_config_used ON job_config_use (namespace, name);
 CREATE TABLE job_config_version (
     job_config_id blob NOT NULL REFERENCES job_config (id) ON DELETE CASCADE,
     version integer NOT NULL,
@@ -69,6 +134,14 @@ CREATE TABLE job_config_version (
     created_at bigint NOT NULL,
     PRIMARY KEY (job_config_id, version)
     );
+CREATE TABLE job_source (
+    job_id blob NOT NULL REFERENCES job (id) ON DELETE CASCADE,
+    job_config_id blob NOT NULL,
+    source_job_id blob NOT NULL,
+    name text NOT NULL,
+    PRIMARY KEY (job_config_id, source_job_id)
+    );
+CREATE INDEX job_source_of ON job_source (job_id);
 CREATE TABLE meta (
     key text NOT NULL PRIMARY KEY,
     value text NOT NULL
@@ -198,6 +271,8 @@ CREATE INDEX task_queue ON task (class, priority DESC, queued_at, id) WHERE stat
 CREATE INDEX task_shard ON task (group_id) WHERE group_id IS NOT NULL;
 CREATE INDEX task_shard_waiting ON task (group_id, shard_index)
     WHERE state = 'CREATED' AND group_id IS NOT NULL;
+CREATE INDEX task_with_child ON task (id)
+    WHERE class = 'job;;' AND state IN ('RUNNING', 'TERMINATING');
 CREATE TABLE task_attempt (
     task_id blob NOT NULL REFERENCES task (id) ON DELETE CASCADE,
     lease bigint NOT NULL,
