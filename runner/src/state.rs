@@ -36,6 +36,7 @@ use uuid::Uuid;
 use crate::{
     machine::Leftovers,
     task::{TaskRef, TaskResult},
+    tmp::Tmps,
     tree,
 };
 
@@ -101,6 +102,7 @@ pub(crate) struct State {
     install_id: Uuid,
     boot_number: u64,
     machine: String,
+    tmps: Tmps,
     /// Locked as long as it is open.
     _lock: File,
 }
@@ -126,7 +128,8 @@ impl State {
             warn!(%error, "the starts of this runner cannot be counted; a late word of an older one may be taken for new");
             0
         });
-        let state = Self { dir, install_id, boot_number, machine: tree::machine_boot(), _lock: lock };
+        let state =
+            Self { dir, install_id, boot_number, machine: tree::machine_boot(), tmps: Tmps::default(), _lock: lock };
         let leftovers = state.recover().map_err(failed("reading what an earlier boot left"))?;
         Ok((state, leftovers))
     }
@@ -148,6 +151,11 @@ impl State {
     /// The fresh directory of a task that becomes its `BATON_TMPDIR`.
     pub(crate) fn tmp(&self, task: TaskRef) -> PathBuf {
         self.dir.join("tmp").join(task.to_string())
+    }
+
+    /// The directories of attempts.
+    pub(crate) fn tmps(&self) -> &Tmps {
+        &self.tmps
     }
 
     /// The file that becomes its `BATON_OUTPUT`.
