@@ -1,5 +1,6 @@
 //! What happens: the engine and the stations of a task, in order.
 
+mod calendars;
 mod changes;
 mod data;
 mod dispatcher;
@@ -12,9 +13,11 @@ mod picker;
 mod plan;
 mod pulse;
 mod reaper;
+mod replan;
 pub mod request;
 mod schedules;
 mod sessions;
+mod switch;
 #[cfg(test)]
 mod tests;
 mod trigger;

@@ -5,9 +5,13 @@ use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 use uuid::Uuid;
 
 use super::{
+    calendars,
     data::logical_time,
-    request::{Applied, Apply, Caller, Change, Delete, Error, Run, Terminate},
-    schedules,
+    request::{
+        Applied, Apply, Caller, Change, Delete, DeleteCalendar, Error, PutCalendar, PutCalendars, Run, Switch,
+        Terminate,
+    },
+    schedules, switch,
     turn::Context,
     work::{Origin, Work},
 };
@@ -31,6 +35,9 @@ pub(super) enum Order {
     Run(Run),
     Terminate(Terminate),
     Delete(Delete),
+    Switch(Switch),
+    PutCalendars(PutCalendars),
+    DeleteCalendar(DeleteCalendar),
     DrainRunner { runner: String, drained: bool, reason: String },
     DrainScheduler { scheduler: Uuid, drained: bool },
 }
@@ -39,6 +46,7 @@ pub(super) enum Order {
 #[derive(Debug, Clone)]
 pub(super) enum OrderAnswer {
     Applied(Result<Vec<Applied>, Error>),
+    Calendars(Result<Vec<PutCalendar>, Error>),
     Job(Result<Uuid, Error>),
     Count(Result<u32, Error>),
     Done(Result<(), Error>),
@@ -58,7 +66,7 @@ impl Order {
 
     /// Whether it changes what is scheduled.
     pub(super) fn reschedules(&self) -> bool {
-        matches!(self, Self::Apply(_) | Self::Delete(_))
+        matches!(self, Self::Apply(_) | Self::Delete(_) | Self::Switch(_))
     }
 
     /// The runner it is about.
@@ -80,6 +88,9 @@ impl Order {
             Self::Run(order) => Some(("Run", &order.caller)),
             Self::Terminate(order) => Some(("Terminate", &order.caller)),
             Self::Delete(order) => Some(("Delete", &order.caller)),
+            Self::Switch(order) => Some(("Switch", &order.caller)),
+            Self::PutCalendars(order) => Some(("PutCalendars", &order.caller)),
+            Self::DeleteCalendar(order) => Some(("DeleteCalendar", &order.caller)),
             Self::DrainRunner { .. } | Self::DrainScheduler { .. } => None,
         }
     }
@@ -96,6 +107,7 @@ impl Order {
             }
             Self::Run(order) => vec![(order.namespace.clone(), order.name.clone())],
             Self::Delete(order) => vec![(order.namespace.clone(), order.name.clone())],
+            Self::Switch(order) => vec![(order.namespace.clone(), order.name.clone())],
             _ => Vec::new(),
         }
     }
@@ -105,7 +117,10 @@ impl Order {
         match self {
             Self::Apply(_) => OrderAnswer::Applied(Err(error)),
             Self::Run(_) => OrderAnswer::Job(Err(error)),
-            Self::Terminate(_) | Self::Delete(_) => OrderAnswer::Count(Err(error)),
+            Self::PutCalendars(_) => OrderAnswer::Calendars(Err(error)),
+            Self::Terminate(_) | Self::Delete(_) | Self::Switch(_) | Self::DeleteCalendar(_) => {
+                OrderAnswer::Count(Err(error))
+            }
             Self::DrainRunner { .. } | Self::DrainScheduler { .. } => OrderAnswer::Done(Err(error)),
         }
     }
@@ -186,6 +201,7 @@ async fn keep(tx: &Tx, order: &Order, answer: &OrderAnswer) -> Result<(), store:
     let Some((method, caller)) = order.request() else { return Ok(()) };
     let kept = match answer {
         OrderAnswer::Applied(Ok(applied)) => serde_json::to_string(applied),
+        OrderAnswer::Calendars(Ok(put)) => serde_json::to_string(put),
         OrderAnswer::Job(Ok(job)) => serde_json::to_string(job),
         OrderAnswer::Count(Ok(count)) => serde_json::to_string(count),
         _ => return store::request::release(tx, &caller.principal, method, &caller.request_id).await,
@@ -199,6 +215,7 @@ fn recall(order: &Order, kept: &str) -> OrderAnswer {
     let unreadable = |error: serde_json::Error| Error::Internal(format!("the kept answer cannot be read: {error}"));
     match order {
         Order::Apply(_) => OrderAnswer::Applied(serde_json::from_str(kept).map_err(unreadable)),
+        Order::PutCalendars(_) => OrderAnswer::Calendars(serde_json::from_str(kept).map_err(unreadable)),
         Order::Run(_) => OrderAnswer::Job(serde_json::from_str(kept).map_err(unreadable)),
         _ => OrderAnswer::Count(serde_json::from_str(kept).map_err(unreadable)),
     }
@@ -216,6 +233,9 @@ async fn carry_out(
         Order::Run(order) => OrderAnswer::Job(run(tx, context, work, order, configs).await?),
         Order::Terminate(order) => OrderAnswer::Count(terminate(tx, work, order).await?),
         Order::Delete(order) => OrderAnswer::Count(delete(tx, work.now, order, configs).await?),
+        Order::Switch(order) => OrderAnswer::Count(switch::pass(tx, work.now, order, configs).await?),
+        Order::PutCalendars(order) => OrderAnswer::Calendars(Ok(calendars::put(tx, work.now, order).await?)),
+        Order::DeleteCalendar(order) => OrderAnswer::Count(calendars::delete(tx, order).await?),
         Order::DrainRunner { runner, drained, reason } => {
             let found = store::runner::set_drained(tx, runner, *drained, reason).await?;
             OrderAnswer::Done(found.then_some(()).ok_or_else(|| missing("runner", runner)))
@@ -241,7 +261,7 @@ async fn apply(
     let mut applied = Vec::with_capacity(order.configs.len());
     let (mut changes, mut wrong) = (Vec::with_capacity(order.configs.len()), Vec::new());
     for (definition, _) in &order.configs {
-        let config = configs.get(&(definition.namespace.clone(), definition.name.clone())).map(|config| config.id);
+        let config = configs.get(&(definition.namespace.clone(), definition.name.clone()));
         match schedules::prepare(tx, config, definition, now).await? {
             Ok(change) => changes.push(change),
             Err(fields) => wrong.extend(fields),
@@ -260,12 +280,12 @@ async fn apply(
         if !configs.contains_key(&key) {
             let id = Uuid::now_v7();
             if store::config::insert(tx, id, &key.0, &key.1, now).await? {
-                configs.insert(key.clone(), ConfigRow { id, version: 0 });
+                configs.insert(key.clone(), ConfigRow { id, version: 0, disabled: None });
                 change = Change::Created;
             } else {
                 // Somebody made it between our look and our insert: now it can be locked.
                 configs.extend(store::config::lock(tx, std::slice::from_ref(&key)).await?);
-                let config = configs.get(&key).map(|config| config.id);
+                let config = configs.get(&key);
                 // What was right without rows is right with them.
                 schedules = schedules::prepare(tx, config, definition, now).await?.unwrap_or_default();
             }

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::schedule::{Spec, overlap};
 
+mod calendars;
 mod diff;
 #[cfg(test)]
 mod fuzz;
@@ -23,6 +24,7 @@ mod validate;
 mod yaml;
 
 pub use self::{
+    calendars::{calendar, read_calendars},
     diff::{Difference, diff},
     problem::{Part, Path, Problem, Span, Step, closest, did_you_mean, render},
     schema::schema,
