@@ -57,17 +57,16 @@ pub async fn lock(tx: &Tx, names: &[(String, String)]) -> Result<BTreeMap<(Strin
                 WHERE deleted_at IS NULL AND (namespace, name) IN (SELECT namespace, name FROM input)
                 ORDER BY id {for_update}";
     let rows = tx.query(input.statement(tx.backend(), text, &[])).await?;
-    rows.iter()
-        .map(|row| {
-            let mut disabled = None;
-            if row.time("disabled_at")?.is_some() {
-                disabled =
-                    Some(Disabled { until: row.time("disabled_until")?, reason: row.column("disabled_reason")? });
-            }
-            let config = ConfigRow { id: row.column("id")?, version: row.number("version")?, disabled };
-            Ok(((row.column("namespace")?, row.column("name")?), config))
-        })
-        .collect()
+    rows.iter().map(|row| Ok(((row.column("namespace")?, row.column("name")?), read(row)?))).collect()
+}
+
+/// The newest version of a job config, without a lock; a deleted one does not exist.
+pub async fn newest(tx: &Tx, namespace: &str, name: &str) -> Result<Option<ConfigRow>, Error> {
+    let text = "SELECT id, version, disabled_at, disabled_until, disabled_reason FROM job_config
+                WHERE deleted_at IS NULL AND namespace = :namespace AND name = :name AND version > 0";
+    let params = [("namespace", namespace.into()), ("name", name.into())];
+    let rows = tx.query(sql::statement(tx.backend(), text, &params)).await?;
+    rows.first().map(read).transpose()
 }
 
 /// Makes a job config without versions. `false` when somebody else made one of that name first.
@@ -228,4 +227,12 @@ pub async fn versions(tx: &Tx, wanted: &[(Uuid, u32)]) -> Result<Vec<((Uuid, u32
             Ok((key, version))
         })
         .collect()
+}
+
+fn read(row: &QueryResult) -> Result<ConfigRow, Error> {
+    let mut disabled = None;
+    if row.time("disabled_at")?.is_some() {
+        disabled = Some(Disabled { until: row.time("disabled_until")?, reason: row.column("disabled_reason")? });
+    }
+    Ok(ConfigRow { id: row.column("id")?, version: row.number("version")?, disabled })
 }

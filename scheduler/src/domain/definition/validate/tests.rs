@@ -433,7 +433,7 @@ tasks: [{name: t, shell: x}]
         ("10:12", "it never fires"),
         ("11:5", "one of cron, text, every, at must be set"),
         ("12:45", "write \"holidays\""),
-        ("14:21", "`after` says what `every` is counted from"),
+        ("14:22", "`after` says what `every` is counted from"),
         ("13:22", "two schedules are known as \"8\""),
     ];
     for (place, words) in expected {
