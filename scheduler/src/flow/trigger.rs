@@ -188,7 +188,7 @@ pub(super) async fn pass(tx: &Tx, work: &mut Work, claims: Claims) -> Result<(),
                     uses.extend(spec);
                 }
             }
-            Ok(Step::Fire { decision, schedule, plan }) => {
+            Ok(Step::Fire { decision, schedule: Box::new(schedule), plan }) => {
                 decided.push((rows.len(), Turn { config: ready.config, plan, schedule, decision }));
             }
             Err(reason) => {
@@ -224,7 +224,7 @@ enum Step {
     /// It waits: its row says for what. What is told of fires that lie behind it.
     Wait(Option<MissedRow>),
     /// Fires are due.
-    Fire { decision: Decision, schedule: Schedule, plan: Arc<Plan> },
+    Fire { decision: Decision, schedule: Box<Schedule>, plan: Arc<Plan> },
 }
 
 impl Ready {
@@ -276,7 +276,7 @@ impl Ready {
 struct Turn {
     config: Config,
     plan: Arc<Plan>,
-    schedule: Schedule,
+    schedule: Box<Schedule>,
     decision: Decision,
 }
 

@@ -60,7 +60,7 @@ pub async fn run(context: &Context, args: Args) -> Result<(), Error> {
     for schedule in &all.schedules {
         let late = proto_span(schedule.late).map_or_else(|| "-".to_owned(), time::span);
         table.row(
-            &format!("{}/{}", schedule.job_config, schedule.key),
+            format!("{}/{}", schedule.job_config, schedule.key),
             vec![
                 schedule.job_config.as_str().into(),
                 schedule.key.as_str().into(),

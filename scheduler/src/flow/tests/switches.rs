@@ -180,7 +180,7 @@ async fn a_schedule_that_is_off_until_some_time_goes_on_by_itself() {
         scene.store(vec![allowing(Spec::cron("30 * * * *", ""))]).await.unwrap();
         let until_then = scene.virtual_now().await + DAY;
         scene.off(Some(until_then)).await;
-        scene.set_clock(micros(DAY - HOUR)).await;
+        scene.set_clock(micros(HOUR * 23)).await;
         scene.engine.wake().await;
         assert_eq!(scene.schedules().await[0].1, "PAUSED");
         scene.set_clock(micros(HOUR)).await;
