@@ -188,7 +188,7 @@ pub(super) async fn pass(tx: &Tx, work: &mut Work, claims: Claims) -> Result<(),
                     uses.extend(spec);
                 }
             }
-            Ok(Step::Fire { decision, schedule: Box::new(schedule), plan }) => {
+            Ok(Step::Fire { decision, schedule, plan }) => {
                 decided.push((rows.len(), Turn { config: ready.config, plan, schedule, decision }));
             }
             Err(reason) => {
@@ -209,7 +209,9 @@ pub(super) async fn pass(tx: &Tx, work: &mut Work, claims: Claims) -> Result<(),
     for (place, turn) in decided {
         let row = &mut rows[place];
         let live = live.entry(row.job_config_id).or_default();
+        let (config, plan, before) = (turn.config.clone(), turn.plan.clone(), missed.len());
         turn.fire(tx, work, row, live, &fired, &mut missed).await?;
+        work.missed(&config, &plan, &missed[before..]);
     }
     store::schedule::put(tx, &rows).await?;
     store::calendar::put_uses(tx, &anew, &uses).await?;
@@ -268,7 +270,7 @@ impl Ready {
             _ => Pace::OneByOne { last_made: row.last_made_at },
         };
         let decision = schedule.decide(Waiting { time, due_at }, now, pace).map_err(not_forward)?;
-        Ok(Step::Fire { decision, schedule, plan })
+        Ok(Step::Fire { decision, schedule: Box::new(schedule), plan })
     }
 }
 
