@@ -158,6 +158,8 @@ async fn open_sqlite(path: &Path) -> Result<Store, Error> {
         logs,
         definitions: Arc::default(),
         _lock: Some(Arc::new(lock)),
+        #[cfg(test)]
+        clock_set: Arc::default(),
     })
 }
 
@@ -280,6 +282,8 @@ async fn open_postgres(url: &str) -> Result<Store, Error> {
         logs,
         definitions: Arc::default(),
         _lock: None,
+        #[cfg(test)]
+        clock_set: Arc::default(),
     })
 }
 
