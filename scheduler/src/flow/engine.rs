@@ -476,9 +476,12 @@ impl Loop {
         if error.is_unreachable() {
             warn!(%error, cause, "turn failed");
             self.pulse.lost_touch(now);
-            let sorry = "the scheduler cannot reach its database; try again in a moment";
+            let sorry = match error {
+                store::Error::Full(_) => error.to_string(),
+                _ => "the scheduler cannot reach its database; try again in a moment".to_owned(),
+            };
             for (order, reply) in input.orders.iter().zip(replies) {
-                let _ = reply.send(order.failed(request::Error::Unavailable(sorry.to_owned())));
+                let _ = reply.send(order.failed(request::Error::Unavailable(sorry.clone())));
             }
             for caller in callers {
                 let _ = caller.reply.send(Err(Refusal::Unavailable));
