@@ -57,6 +57,8 @@ pub(super) struct Claims {
     changed: Vec<(String, String, i64)>,
     /// There may be more of them.
     pub more: bool,
+    /// There may be more schedules that are planned by former dates of a calendar.
+    pub more_outdated: bool,
     /// There may be more schedules that were planned by a clock that was ahead.
     pub more_ahead: bool,
 }
@@ -107,7 +109,7 @@ pub(super) async fn claim(
         for (namespace, name, revision) in &claims.changed {
             outdated.extend(store::calendar::outdated(tx, (namespace, name, *revision), SCHEDULES_MAX).await?);
         }
-        claims.more |= !outdated.is_empty();
+        claims.more_outdated = !outdated.is_empty();
         claimed.extend(store::schedule::claim_these(tx, &outdated).await?);
     }
     let in_time = claimed.len();
@@ -165,7 +167,7 @@ pub(super) async fn pass(tx: &Tx, work: &mut Work, claims: Claims) -> Result<(),
     configs.extend(schedules.iter().map(|ready| ready.config.id));
     let configs: Vec<Uuid> = configs.into_iter().collect();
     let mut live = store::schedule::live(tx, &configs).await?;
-    for job in work.newborn() {
+    for job in work.newborn().filter(|job| job.row.backfill_id.is_none()) {
         live.entry(job.row.job_config_id).or_default().active += 1;
     }
     for config in &held {
