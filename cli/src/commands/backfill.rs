@@ -1,6 +1,6 @@
 //! `baton backfill`: jobs for the fires of a schedule that lie in the past.
 
-use std::time::Duration;
+use std::{fmt::Write as _, time::Duration};
 
 use baton::v1::{
     Backfill, BackfillState, CancelBackfillRequest, CreateBackfillRequest, CreateBackfillResponse, GetBackfillRequest,
@@ -180,11 +180,11 @@ pub fn progress(backfill: &Backfill) -> String {
         (backfill.passed_over, "had a job already"),
     ] {
         if count > 0 {
-            text.push_str(&format!(" · {count} {word}"));
+            let _ = write!(text, " · {count} {word}");
         }
     }
     if !backfill.reason.is_empty() {
-        text.push_str(&format!(" · {}", backfill.reason));
+        let _ = write!(text, " · {}", backfill.reason);
     }
     text
 }

@@ -85,7 +85,8 @@ pub fn run(context: &Context, args: Args) -> Result<Exit, Error> {
         }
     }
     put(context, &args, &files)?;
-    tell(context, kind, &found)
+    tell(context, kind, &found);
+    Ok(Exit::Ok)
 }
 
 fn read(path: &str) -> Result<String, Error> {
@@ -127,7 +128,7 @@ fn put(context: &Context, args: &CrontabArgs, files: &[(String, String)]) -> Res
 }
 
 /// What was carried, and what was not.
-fn tell(context: &Context, kind: Kind, found: &Crontab) -> Result<Exit, Error> {
+fn tell(context: &Context, kind: Kind, found: &Crontab) {
     let output = context.output;
     let jobs = if found.entries.len() == 1 { "1 job".to_owned() } else { format!("{} jobs", found.entries.len()) };
     let form = match kind {
@@ -142,7 +143,6 @@ fn tell(context: &Context, kind: Kind, found: &Crontab) -> Result<Exit, Error> {
     if !found.lost.is_empty() {
         output.note(&format!("{} lines were not carried; nothing of them runs until you see to it", found.lost.len()));
     }
-    Ok(Exit::Ok)
 }
 
 /// A job file with a comment that says where it comes from.

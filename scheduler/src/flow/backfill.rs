@@ -3,7 +3,7 @@
 //! How far one is lies in its row, and how many of its jobs live is counted: a scheduler that dies leaves nothing behind
 //! that another one does not go on with. Its jobs are exempt from overlap, both ways.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use tracing::{info, warn};
 use uuid::Uuid;
@@ -35,10 +35,13 @@ const BACKFILLS_MAX: u32 = 20;
 /// How many fires of one backfill one turn looks at.
 const FIRES_MAX: usize = 200;
 
+/// The plan of its job config, or why that cannot be read.
+type Readable = Result<Arc<Plan>, String>;
+
 /// The backfills that a turn has claimed.
 #[derive(Debug, Default)]
 pub(super) struct Claims {
-    claimed: Vec<(Claimed, Option<Result<std::sync::Arc<Plan>, String>>)>,
+    claimed: Vec<(Claimed, Option<Readable>)>,
     calendars: Calendars,
 }
 
@@ -97,7 +100,7 @@ async fn go_on(
     tx: &Tx,
     work: &mut Work,
     row: &mut BackfillRow,
-    (version, plan): (u32, std::sync::Arc<Plan>),
+    (version, plan): (u32, Arc<Plan>),
     calendars: &Calendars,
     live: u32,
 ) -> Result<Result<bool, String>, store::Error> {

@@ -18,7 +18,7 @@ use super::{
     calendars::Calendars,
     ending::{self, cut},
     plan::{Plan, Plans},
-    replan,
+    replan::{self, SWITCHED_OFF},
     schedules::{park, wait_for},
     work::Work,
 };
@@ -208,19 +208,27 @@ pub(super) async fn pass(tx: &Tx, work: &mut Work, claims: Claims) -> Result<(),
         })
         .collect();
     let fired = store::schedule::fired(tx, &due).await?;
+    let mut tellers: BTreeMap<Uuid, (Config, Arc<Plan>)> = BTreeMap::new();
     for (place, turn) in decided {
         let row = &mut rows[place];
         let live = live.entry(row.job_config_id).or_default();
-        let (config, plan, before) = (turn.config.clone(), turn.plan.clone(), missed.len());
+        if !turn.plan.config.callbacks.is_empty() {
+            tellers.insert(row.job_config_id, (turn.config.clone(), turn.plan.clone()));
+        }
         turn.fire(tx, work, row, live, &fired, &mut missed).await?;
-        work.missed(&config, &plan, &missed[before..]);
     }
     store::schedule::put(tx, &rows).await?;
     store::calendar::put_uses(tx, &anew, &uses).await?;
     for (namespace, name, revision) in &changed {
         store::calendar::settle(tx, (namespace, name, *revision)).await?;
     }
-    store::schedule::record(tx, &missed, now).await
+    // Fires that follow others which made no job either, for the same reason, are no news.
+    for fires in store::schedule::record(tx, &missed, now).await? {
+        if let Some((config, plan)) = tellers.get(&fires.job_config_id).filter(|_| fires.reason != SWITCHED_OFF) {
+            work.missed(config, plan, std::slice::from_ref(&fires));
+        }
+    }
+    Ok(())
 }
 
 /// What a claimed schedule comes to before overlap is asked.

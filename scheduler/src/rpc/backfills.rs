@@ -1,6 +1,6 @@
 //! Makes up for fires that lie in the past.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
 use baton::v1::{
     self, BackfillState, CancelBackfillRequest, CancelBackfillResponse, CreateBackfillRequest, CreateBackfillResponse,
@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     domain::{
-        schedule::{COUNT_MAX, Language, Schedule, backfill::State, identity},
+        schedule::{COUNT_MAX, Language, Schedule, Spec, backfill::State, identity},
         time::Timestamp,
     },
     flow::request::{self, CancelBackfill},
@@ -91,6 +91,8 @@ impl Backfills {
         };
         let calendars = self.0.calendars_of(std::iter::once((namespace.as_str(), spec))).await?;
         let known = identity(&namespace, &name, &row.key);
+        // What is made up for starts when there is room, whatever the jitter of its fire.
+        let spec = &Spec { jitter: Duration::ZERO, ..spec.clone() };
         let schedule = Schedule::new(spec, &known, row.created_at, &within(&calendars, &namespace))
             .map_err(|problems| Error::invalid("schedule", problems[0].to_string()))?;
         let now = self.0.store.now().await?;

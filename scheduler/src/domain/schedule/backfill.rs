@@ -141,7 +141,7 @@ mod tests {
         assert!(wrong(minutely.backfill(from, to, from)).1.contains("in the future"));
         let yearly = schedule(&Spec::cron("0 0 1 3 *", ""));
         assert_eq!(wrong(yearly.backfill(from, to, to)).0, "from");
-        let period = std::time::Duration::from_secs(60);
+        let period = std::time::Duration::from_mins(1);
         let delay = schedule(&RuleSpec::Every { period, after: After::Completion }.into());
         assert_eq!(wrong(delay.backfill(from, to, to)).0, "schedule");
     }
