@@ -120,7 +120,7 @@ pub(super) async fn pass(
         }
         let mut task = tasks[at].clone();
         let (job, plan) = &jobs[&task.job_id];
-        let spec = match data.spec(job, plan, &task, context.timing.self_stop_after()) {
+        let spec = match data.spec(job, plan, &task, context.timing.self_stop_after(), None) {
             Ok(spec) => spec,
             Err(reason) => {
                 output.unrenderable.push((task.reference(), task.job_id, reason));

@@ -12,6 +12,7 @@ use super::schedule::{Spec, overlap};
 mod diff;
 #[cfg(test)]
 mod fuzz;
+pub mod http;
 mod keys;
 pub mod limits;
 mod problem;
@@ -24,6 +25,7 @@ mod yaml;
 
 pub use self::{
     diff::{Difference, diff},
+    http::{Http, Redirects},
     problem::{Part, Path, Problem, Span, Step, closest, did_you_mean, render},
     schema::schema,
     validate::validate,
@@ -132,6 +134,8 @@ pub enum Target {
     Command(Vec<String>),
     /// A script for `/bin/sh -e`, never a template.
     Shell(String),
+    /// An HTTP request.
+    Http(Box<Http>),
 }
 
 impl Default for Target {
@@ -141,11 +145,17 @@ impl Default for Target {
 }
 
 impl Target {
+    /// The request, if it is one that begins a wait for its callback.
+    pub fn waits_for_callback(&self) -> bool {
+        matches!(self, Self::Http(http) if http.wait_for_callback)
+    }
+
     /// The capability that a runner must have to run it.
     pub fn capability(&self) -> &'static str {
         match self {
             Self::Command(_) => "command",
             Self::Shell(_) => "shell",
+            Self::Http(_) => "http",
         }
     }
 }
