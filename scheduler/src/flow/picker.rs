@@ -5,16 +5,13 @@ use std::{collections::HashMap, sync::Arc};
 use uuid::Uuid;
 
 use super::{
+    batch::{Context, Dispatch, IdleSession, Input, News, Output},
     data::Data,
-    dispatcher::News,
     plan::Plan,
-    turn::{Context, Input, Output},
     work::Work,
 };
 use crate::{
     domain::{
-        command::RunSpec,
-        heartbeat::TaskRef,
         pick::{self, Candidate, Class, Offer},
         task::{Event, TaskState},
     },
@@ -26,27 +23,6 @@ const CLASSES_MAX: u32 = 200;
 
 /// How many tasks one pick gives out.
 const TASKS_MAX: usize = 1_000;
-
-/// A session with idle slots.
-#[derive(Debug, Clone)]
-pub(super) struct IdleSession {
-    /// The session.
-    pub session: Uuid,
-    /// The runner, with the number of slots that are idle before this turn.
-    pub offer: Offer,
-    /// Those slots.
-    pub slots: Vec<u32>,
-}
-
-/// A task that was given out.
-#[derive(Debug, Clone)]
-pub(super) struct Dispatch {
-    pub session: Uuid,
-    pub slot: u32,
-    pub task: TaskRef,
-    pub job_id: Uuid,
-    pub spec: RunSpec,
-}
 
 /// Gives queued tasks to idle slots, those that become idle in this very turn included. Returns whether tasks may be
 /// left that another scheduler could place.

@@ -11,7 +11,7 @@ use std::{
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
-use super::{dispatcher::News, picker::IdleSession};
+use super::batch::{IdleSession, News};
 use crate::domain::{
     command::{Command, Disconnect, DisconnectReason, Down},
     heartbeat::{self, Answer, Drain, Frame, Held, Reading, SlotReport, SlotStatus, TaskRef},

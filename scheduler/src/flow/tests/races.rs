@@ -7,10 +7,11 @@ use crate::{
         heartbeat::Drain,
     },
     flow::{
-        orders::{Order, OrderAnswer},
+        batch::{Context, Input},
+        order::{Order, OrderAnswer},
         plan::Plans,
         sessions::{Given, Opening, Session, ToEnd},
-        turn::{Context, Input, within},
+        turn::within,
     },
     store::Store,
 };
