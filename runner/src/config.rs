@@ -249,8 +249,8 @@ impl Settings {
             labels,
             state_dir,
             work_dir,
-            pass_env,
             http_allow,
+            pass_env,
             grace,
             drain_timeout,
             ..defaults

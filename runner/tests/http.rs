@@ -2,7 +2,7 @@
 
 mod support;
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{collections::HashMap, fmt::Write as _, sync::Arc, time::Duration};
 
 use baton::v1::{self, EndReason, LogStream, SlotStatus, run_spec::Target};
 use support::{Fake, Inside, Session, drawn, new_task, shell, span, within};
@@ -285,7 +285,7 @@ async fn every_way_to_fail_has_its_words() {
         if let Some(at) = says.find("cannot be resolved: ") {
             says.truncate(at + "cannot be resolved".len());
         }
-        table += &format!("| {what} | {ended} | {says} |\n");
+        writeln!(table, "| {what} | {ended} | {says} |").unwrap();
     }
     drawn::hold("docs/http.md", "failures", &table);
 }
@@ -363,9 +363,9 @@ async fn another_host_does_not_see_the_headers_of_the_task() {
     let (_fake, _runner, mut session) = world().await;
     let mut inner = Service::start(|_| ok("{}")).await;
     let location = inner.url();
-    let mut outer = Service::start(move |request: &str| match request.contains(" /again ") {
-        true => answer("307 Temporary Redirect", &format!("Location: {location}\r\n"), ""),
-        false => answer("307 Temporary Redirect", "Location: /again\r\n", ""),
+    let mut outer = Service::start(move |request: &str| {
+        let location = if request.contains(" /again ") { &*location } else { "/again" };
+        answer("307 Temporary Redirect", &format!("Location: {location}\r\n"), "")
     })
     .await;
     let target = v1::HttpTarget {

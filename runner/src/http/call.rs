@@ -133,13 +133,11 @@ impl<'a> Call<'a> {
             // It failed whatever became of its words.
             return Err(Failure::Status(status.as_u16(), format!("{what} answered {status}")));
         }
-        match fault {
-            Some(fault) => Err(fault),
-            None => {
-                let (output, note) = answer::output(&body, encoding.as_deref());
-                Ok(Step::Answered(Answer { output, note }))
-            }
+        if let Some(fault) = fault {
+            return Err(fault);
         }
+        let (output, note) = answer::output(&body, encoding.as_deref());
+        Ok(Step::Answered(Answer { output, note }))
     }
 
     /// Sends a request and waits for the head of the answer.

@@ -113,6 +113,8 @@ fn is_idempotent(method: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::fmt::Write as _;
+
     use super::*;
     use crate::drawn;
 
@@ -154,7 +156,7 @@ mod tests {
             for (other, like) in [("PUT", get), ("DELETE", get), ("HEAD", get), ("OPTIONS", get), ("PATCH", post)] {
                 assert_eq!(next(other), like, "{other}: {way}");
             }
-            table += &format!("| {way} | {done} | {get} | {post} |\n");
+            writeln!(table, "| {way} | {done} | {get} | {post} |").unwrap();
         }
         drawn::hold("docs/http.md", "failover", &table);
     }

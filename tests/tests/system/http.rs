@@ -7,11 +7,15 @@ fn world(world: World) -> World {
     world.runner(RunnerSpec::named("one").asks_this_machine())
 }
 
+fn with_params(params: &serde_json::Value, tasks: &serde_json::Value) -> String {
+    json!({"name": "ask", "params": params, "tasks": tasks}).to_string()
+}
+
 stories! {
     async fn what_a_service_answers_is_what_later_tasks_read(world: World) {
         let cluster = self::world(world).start().await;
         let service = Service::start().await;
-        let source = job("ask", &json!([
+        let source = with_params(&json!({"day": "a/b"}), &json!([
             {"name": "ask", "http": {
                 "urls": [service.url("/x?day={{ params.day | urlencode }}")],
                 "headers": {"X-Job": "{{ job.name }}"},
@@ -20,7 +24,6 @@ stories! {
             {"name": "use", "needs": ["ask"], "env": {"ASKED": "{{ tasks.ask.output.method }} {{ tasks.ask.output.path }}"},
              "shell": "echo $ASKED"},
         ]));
-        let source = format!("params: {{day: a/b}}\n{source}");
         let id = cluster.run(&source).await;
         let view = cluster.done(&id).await;
         view.finished();
@@ -48,12 +51,12 @@ stories! {
     async fn a_text_that_no_request_can_carry_fails_its_task_alone(world: World) {
         let cluster = self::world(world).start().await;
         let service = Service::start().await;
-        let source = job("ask", &json!([
+        let params = json!({"words": "a b", "lines": "a\nHost: b"});
+        let id = cluster.run(&with_params(&params, &json!([
             {"name": "blank", "http": {"urls": [service.url("/{{ params.words }}")]}},
             {"name": "lines", "http": {"urls": [service.url("/")], "headers": {"X": "{{ params.lines }}"}}},
             {"name": "good", "http": {"urls": [service.url("/")]}},
-        ]));
-        let id = cluster.run(&format!("params: {{words: a b, lines: \"a\\nHost: b\"}}\n{source}")).await;
+        ]))).await;
         let view = cluster.done(&id).await;
         assert!(view.task("blank").reason.contains("http.urls[0]: a url holds no blanks"), "{}", view.reasons());
         assert!(view.task("lines").reason.contains("http.headers.X: "), "{}", view.reasons());
