@@ -90,7 +90,7 @@ impl Requests {
     fn prepare(&self, slot: u32, task: TaskRef, spec: &RunSpec) -> io::Result<(logs::Files, File, File)> {
         // No process will ever carry this key.
         self.state.hold(slot, task, &Uuid::new_v4().simple().to_string(), None)?;
-        let files = logs::Files::of(&self.state.logs(), task, spec.log_limit_bytes);
+        let files = self.logs.files(task, spec.log_limit_bytes);
         match files.create() {
             Ok((stdout, stderr)) => Ok((files, File::from_std(stdout), File::from_std(stderr))),
             Err(error) => {

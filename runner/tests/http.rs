@@ -374,8 +374,8 @@ async fn another_host_does_not_see_the_headers_of_the_task() {
         redirects: v1::Redirects::Any.into(),
         ..http(&[&outer.url()])
     };
-    let callback = v1::HttpCallback { token: "the-token".to_owned(), url: "http://b/the-token".to_owned() };
-    let (_, result) = session.run(v1::RunSpec { callback: Some(callback), ..spec(target) }).await;
+    let callback = v1::HttpCompletion { token: "the-token".to_owned(), url: "http://b/the-token".to_owned() };
+    let (_, result) = session.run(v1::RunSpec { completion: Some(callback), ..spec(target) }).await;
     assert_eq!(result.exit_code, Some(0), "{}", result.message);
     for _ in 0..2 {
         let request = outer.asked().await;
@@ -394,9 +394,9 @@ async fn another_host_does_not_see_the_headers_of_the_task() {
 async fn a_body_is_logged_as_it_is_and_the_log_hides_what_opens_doors() {
     let (fake, _runner, mut session) = world().await;
     let service = Service::start(|_| answer("200 OK", "Set-Cookie: session=secret\r\n", b"\x00\xff\r\n\x1b[1m")).await;
-    let callback = v1::HttpCallback { token: "the-token".to_owned(), url: "http://b/the-token".to_owned() };
+    let callback = v1::HttpCompletion { token: "the-token".to_owned(), url: "http://b/the-token".to_owned() };
     let target = http(&[&format!("{}?done=the-token", service.url())]);
-    let (task, result) = session.run(v1::RunSpec { callback: Some(callback), ..spec(target) }).await;
+    let (task, result) = session.run(v1::RunSpec { completion: Some(callback), ..spec(target) }).await;
     assert_eq!(result.exit_code, Some(0));
     assert_eq!(result.stdout_bytes, 8);
     assert_eq!(fake.logs.whole(&task, LogStream::Stdout).await.bytes, b"\x00\xff\r\n\x1b[1m");
@@ -462,9 +462,9 @@ async fn a_task_that_waits_for_its_callback_holds_its_slot_and_no_connection() {
     let (fake, _runner, mut session) = world().await;
     let mut service = Service::start(|_| answer("202 Accepted", "", "{\"queued\": 1}")).await;
     let target = v1::HttpTarget { wait_for_callback: true, ..http(&[&service.url()]) };
-    let callback = v1::HttpCallback { token: "t".repeat(64), url: format!("http://b/{}", "t".repeat(64)) };
+    let callback = v1::HttpCompletion { token: "t".repeat(64), url: format!("http://b/{}", "t".repeat(64)) };
     let task = new_task();
-    session.run_new(0, &task, v1::RunSpec { callback: Some(callback.clone()), ..spec(target.clone()) });
+    session.run_new(0, &task, v1::RunSpec { completion: Some(callback.clone()), ..spec(target.clone()) });
     let request = service.asked().await;
     assert!(request.contains(&format!("\r\nbaton-callback-url: {}\r\n", callback.url)), "{request}");
     assert!(request.contains(&format!("\r\nbaton-callback-token: {}\r\n", callback.token)), "{request}");
@@ -478,12 +478,12 @@ async fn a_task_that_waits_for_its_callback_holds_its_slot_and_no_connection() {
     // Of a failure nobody waits for a callback.
     let service = Service::start(|_| answer("500 Internal Server Error", "", "")).await;
     let target = v1::HttpTarget { urls: vec![service.url()], ..target };
-    let (_, result) = session.run(v1::RunSpec { callback: Some(callback.clone()), ..spec(target.clone()) }).await;
+    let (_, result) = session.run(v1::RunSpec { completion: Some(callback.clone()), ..spec(target.clone()) }).await;
     assert_eq!(result.exit_code, Some(500));
     // The timeout of the task ends the wait.
     let service = Service::start(|_| ok("")).await;
     let target = v1::HttpTarget { urls: vec![service.url()], ..target };
     let timeout = span(Duration::from_millis(300));
-    let (_, result) = session.run(v1::RunSpec { callback: Some(callback), timeout, ..spec(target) }).await;
+    let (_, result) = session.run(v1::RunSpec { completion: Some(callback), timeout, ..spec(target) }).await;
     assert_eq!((result.end_reason(), &*result.message), (EndReason::Timeout, "no callback came"));
 }

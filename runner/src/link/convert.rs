@@ -179,7 +179,7 @@ fn run_spec(spec: Option<Box<v1::RunSpec>>) -> Result<RunSpec, String> {
         shard_item: spec.shard_item,
         log_limit_bytes: spec.log_limit_bytes,
         fire_time: spec.fire_time.and_then(|time| SystemTime::try_from(time).ok()),
-        callback: spec.callback.map(|callback| Callback { token: callback.token, url: callback.url }),
+        callback: spec.completion.map(|callback| Callback { token: callback.token, url: callback.url }),
     })
 }
 

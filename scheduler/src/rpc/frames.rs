@@ -276,7 +276,7 @@ fn run_spec(spec: RunSpec, timing: &Timing) -> v1::RunSpec {
         shard_item,
         log_limit_bytes: LOG_LIMIT_BYTES,
         fire_time: spec.fire_time.map(instant),
-        callback: spec.callback.map(|callback| v1::HttpCallback { token: callback.token, url: callback.url }),
+        completion: spec.callback.map(|callback| v1::HttpCompletion { token: callback.token, url: callback.url }),
     }
 }
 

@@ -53,6 +53,9 @@ impl Renderer {
         if let Some(CallbackView { token, url }) = &scope.callback {
             values.insert("callback", context!(token => token.as_str(), url => url.as_str()));
         }
+        if !scope.event.is_null() {
+            values.insert("event", Value::from(Serde(&scope.event)));
+        }
         Self { context: Value::from(values) }
     }
 
