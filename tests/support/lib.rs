@@ -19,6 +19,7 @@ mod postgres;
 pub mod processes;
 pub mod programs;
 pub mod proxy;
+pub mod service;
 mod small_disk;
 mod stories;
 mod wait;

@@ -11,6 +11,7 @@ mod errors;
 mod examples;
 mod graphs;
 mod grpcurl;
+mod http;
 mod loss;
 mod network;
 mod newcomer;
