@@ -68,7 +68,7 @@ const CLOCK_TOLERANCE: Duration = Duration::from_secs(2);
 /// Its cap.
 const RETRY_MAX: Duration = Duration::from_secs(2);
 /// A turn that takes longer than this waits for an answer that will not come: its connection is given up.
-const TURN_MAX: Duration = Duration::from_mins(1);
+pub(super) const TURN_MAX: Duration = Duration::from_mins(1);
 
 /// Why a hello was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -37,6 +37,8 @@ const READERS: u32 = 8;
 const LOG_READERS: u32 = 4;
 /// How long a question waits for a free connection before it is answered with "try again".
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long one who writes to SQLite waits for the one connection that may: a turn may take a minute.
+const WRITER_TIMEOUT: Duration = Duration::from_secs(70);
 /// How long SQLite waits for the lock of another connection.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 /// A connection that lay idle for this long is asked for a sign of life before it is used.
@@ -133,7 +135,7 @@ async fn open_sqlite(path: &Path) -> Result<Store, Error> {
         // A connection to a file does not age, and the lock of a half-open pool must not move.
         let pool = SqlitePoolOptions::new()
             .max_connections(size)
-            .acquire_timeout(ACQUIRE_TIMEOUT)
+            .acquire_timeout(if size == 1 { WRITER_TIMEOUT } else { ACQUIRE_TIMEOUT })
             .idle_timeout(None)
             .max_lifetime(None)
             .test_before_acquire(false)
