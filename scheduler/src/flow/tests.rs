@@ -3,6 +3,7 @@
 mod backfills;
 mod clocks;
 mod explain;
+mod firing;
 mod graphs;
 mod locks;
 mod parked;
