@@ -6,8 +6,8 @@ use clap::{ArgAction, Parser, Subcommand};
 
 use crate::{
     commands::{
-        apply, completion, delete, describe, dev, drain, errors, explain, get, init, logs, next, restore, resume, run,
-        schedule, terminate, validate, watch,
+        apply, completion, delete, describe, dev, drain, errors, explain, get, init, logs, mark, next, rerun, restore,
+        resume, run, schedule, terminate, validate, watch,
     },
     output::{Format, time::TimeMode},
     selector,
@@ -95,6 +95,12 @@ pub enum Command {
     Explain(explain::Args),
     /// End a job, a task or a shard, with all its processes.
     Terminate(terminate::Args),
+    /// Run again what failed, or one task of a job.
+    Rerun(rerun::Args),
+    /// Say how a task ended, or that nothing is left of it.
+    Mark(mark::Args),
+    /// Skip a task that waits.
+    Skip(mark::SkipArgs),
     /// List what is scheduled, by when it fires next.
     Next(next::Args),
     /// Show when a schedule fires, without a scheduler.

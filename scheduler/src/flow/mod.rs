@@ -1,5 +1,6 @@
 //! What happens: the engine and the stations of a task, in order.
 
+mod audit;
 mod batch;
 mod changes;
 mod data;
@@ -15,6 +16,7 @@ mod picker;
 mod plan;
 mod pulse;
 mod reaper;
+mod repair;
 pub mod request;
 mod schedules;
 mod sessions;

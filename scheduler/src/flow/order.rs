@@ -2,7 +2,7 @@
 
 use uuid::Uuid;
 
-use super::request::{Applied, Apply, Caller, Delete, Error, Run, Terminate};
+use super::request::{Applied, Apply, Caller, Delete, Error, MarkTask, Repaired, Rerun, Run, Terminate};
 
 /// Something asked for.
 #[derive(Debug, Clone)]
@@ -10,6 +10,8 @@ pub(super) enum Order {
     Apply(Apply),
     Run(Run),
     Terminate(Terminate),
+    Rerun(Rerun),
+    Mark(MarkTask),
     Delete(Delete),
     DrainRunner { runner: String, drained: bool, reason: String },
     DrainScheduler { scheduler: Uuid, drained: bool },
@@ -21,6 +23,7 @@ pub(super) enum OrderAnswer {
     Applied(Result<Vec<Applied>, Error>),
     Job(Result<Uuid, Error>),
     Count(Result<u32, Error>),
+    Repaired(Result<Repaired, Error>),
     Done(Result<(), Error>),
 }
 
@@ -29,6 +32,8 @@ impl Order {
     pub(super) fn job(&self) -> Option<Uuid> {
         match self {
             Self::Terminate(terminate) => Some(terminate.job_id),
+            Self::Rerun(rerun) => Some(rerun.job_id),
+            Self::Mark(mark) => Some(mark.job_id),
             _ => None,
         }
     }
@@ -51,11 +56,14 @@ impl Order {
         matches!(self, Self::DrainRunner { .. } | Self::DrainScheduler { .. })
     }
 
-    fn caller(&self) -> Option<(&'static str, &Caller)> {
+    /// Who asks for it, and by which method.
+    pub(super) fn caller(&self) -> Option<(&'static str, &Caller)> {
         match self {
             Self::Apply(order) => Some(("Apply", &order.caller)),
             Self::Run(order) => Some(("Run", &order.caller)),
             Self::Terminate(order) => Some(("Terminate", &order.caller)),
+            Self::Rerun(order) => Some(("Rerun", &order.caller)),
+            Self::Mark(order) => Some(("Mark", &order.caller)),
             Self::Delete(order) => Some(("Delete", &order.caller)),
             Self::DrainRunner { .. } | Self::DrainScheduler { .. } => None,
         }
@@ -84,6 +92,7 @@ impl Order {
             Self::Apply(_) => OrderAnswer::Applied(Err(error)),
             Self::Run(_) => OrderAnswer::Job(Err(error)),
             Self::Terminate(_) | Self::Delete(_) => OrderAnswer::Count(Err(error)),
+            Self::Rerun(_) | Self::Mark(_) => OrderAnswer::Repaired(Err(error)),
             Self::DrainRunner { .. } | Self::DrainScheduler { .. } => OrderAnswer::Done(Err(error)),
         }
     }

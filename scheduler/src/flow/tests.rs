@@ -3,6 +3,7 @@
 mod explain;
 mod graphs;
 mod races;
+mod repair;
 mod schedules;
 
 use std::{collections::BTreeMap, time::Duration};

@@ -1,5 +1,6 @@
 //! What is written. Each question and each transition has a named function; rows turn into domain values at the door.
 
+pub mod audit;
 pub mod config;
 mod entity;
 mod error;
@@ -9,6 +10,7 @@ pub mod job;
 pub mod log;
 mod open;
 pub mod read;
+pub mod repair;
 pub mod request;
 mod row;
 pub mod runner;
