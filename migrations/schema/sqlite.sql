@@ -1,23 +1,11 @@
 -- The present schema, written by a test: run it with BATON_WRITE_DOCS=1.
-CREATE TABLE audit_event (
-    id blob NOT NULL PRIMARY KEY,
-    at bigint NOT NULL,
-    actor text NOT NULL,
-    -- The method of the API, such as Rerun.
-    action text NOT NULL,
-    -- What was changed: its kind, its namespace if it has one, its name or id.
-    kind text NOT NULL,
-    namespace text NOT NULL DEFAULT '',
-    object text NOT NULL,
-    job_id blob,
-    before text NOT NULL DEFAULT '',
-    after text NOT NULL DEFAULT '',
-    reason text NOT NULL DEFAULT '',
-    request_id text NOT NULL DEFAULT ''
+CREATE TABLE after_end (
+    job_config_id blob NOT NULL REFERENCES job_config (id) ON DELETE CASCADE,
+    name text NOT NULL,
+    job_id blob NOT NULL,
+    ended_at bigint NOT NULL,
+    PRIMARY KEY (job_config_id, name)
     );
-CREATE INDEX audit_event_at ON audit_event (at);
-CREATE INDEX audit_event_job ON audit_event (job_id, id) WHERE job_id IS NOT NULL;
-CREATE INDEX audit_event_object ON audit_event (kind, namespace, object, id);
 CREATE TABLE fire (
     job_config_id blob NOT NULL REFERENCES job_config (id) ON DELETE CASCADE,
     schedule text NOT NULL,
@@ -56,18 +44,17 @@ CREATE TABLE job (
     tasks_total integer NOT NULL,
     tasks_ended integer NOT NULL DEFAULT 0,
     tasks_failed integer NOT NULL DEFAULT 0,
-    seq bigint NOT NULL DEFAULT 1, removing boolean NOT NULL DEFAULT 0, logs_removed boolean NOT NULL DEFAULT 0,
+    seq bigint NOT NULL DEFAULT 1, cause text, parent_job_id blob, parent_task_id blob, parent_attempt integer, depth integer NOT NULL DEFAULT 0, logical_at bigint, logical_zone text,
     CHECK (tasks_ended <= tasks_total)
     );
 CREATE INDEX job_deadline ON job (deadline_at) WHERE deadline_at IS NOT NULL AND state = 'RUNNING';
-CREATE INDEX job_ended ON job (job_config_id, ended_at) WHERE ended_at IS NOT NULL;
 CREATE UNIQUE INDEX job_fire ON job (job_config_id, schedule, fire_time, rerun_no)
     WHERE fire_time IS NOT NULL;
 CREATE INDEX job_live_of_config ON job (job_config_id)
     WHERE state IN ('CREATED', 'RUNNING', 'TERMINATING');
-CREATE INDEX job_logs_kept ON job (job_config_id, ended_at) WHERE ended_at IS NOT NULL AND NOT logs_removed;
 CREATE INDEX job_of_config ON job (namespace, name, id);
-CREATE INDEX job_removing ON job (id) WHERE removing;
+CREATE INDEX job_of_parent ON job (parent_job_id, id) WHERE parent_job_id IS NOT NULL;
+CREATE UNIQUE INDEX job_of_task ON job (parent_task_id, parent_attempt) WHERE parent_task_id IS NOT NULL;
 CREATE INDEX job_tail ON job (lower(substr(hex(id), -4)));
 CREATE INDEX job_to_expand ON job (id) WHERE state = 'CREATED' AND NOT waiting;
 CREATE INDEX job_waiting ON job (job_config_id, id) WHERE state = 'CREATED' AND waiting;
@@ -79,8 +66,18 @@ CREATE TABLE job_config (
     created_at bigint NOT NULL,
     updated_at bigint NOT NULL,
     deleted_at bigint
-    , retain_age bigint, retain_count integer, retain_logs bigint);
+    );
 CREATE UNIQUE INDEX job_config_name ON job_config (namespace, name) WHERE deleted_at IS NULL;
+CREATE TABLE job_config_use (
+    job_config_id blob NOT NULL REFERENCES job_config (id) ON DELETE CASCADE,
+    -- TASK: a `job` task. AFTER: `after_jobs`.
+    kind text NOT NULL CHECK (kind IN ('TASK', 'AFTER')),
+    namespace text NOT NULL,
+    name text NOT NULL,
+    PRIMARY KEY (job_config_id, kind, name)
+    );
+CREATE INDEX job_config_followed ON job_config_use (namespace, name) WHERE kind = 'AFTER';
+CREATE INDEX job_config_used ON job_config_use (namespace, name);
 CREATE TABLE job_config_version (
     job_config_id blob NOT NULL REFERENCES job_config (id) ON DELETE CASCADE,
     version integer NOT NULL,
@@ -91,6 +88,14 @@ CREATE TABLE job_config_version (
     created_at bigint NOT NULL,
     PRIMARY KEY (job_config_id, version)
     );
+CREATE TABLE job_source (
+    job_id blob NOT NULL REFERENCES job (id) ON DELETE CASCADE,
+    job_config_id blob NOT NULL,
+    source_job_id blob NOT NULL,
+    name text NOT NULL,
+    PRIMARY KEY (job_config_id, source_job_id)
+    );
+CREATE INDEX job_source_of ON job_source (job_id);
 CREATE TABLE meta (
     key text NOT NULL PRIMARY KEY,
     value text NOT NULL
@@ -204,7 +209,7 @@ CREATE TABLE task (
     dispatched_at bigint,
     started_at bigint,
     ended_at bigint,
-    seq bigint NOT NULL DEFAULT 1, attempts_before integer NOT NULL DEFAULT 0,
+    seq bigint NOT NULL DEFAULT 1,
     CHECK ((kind = 'SHARD') = (group_id IS NOT NULL)),
     CHECK ((kind = 'SHARD') = (shard_index >= 0)),
     CHECK (parents_succeeded + parents_failed + parents_skipped <= parents_total),
@@ -220,6 +225,8 @@ CREATE INDEX task_queue ON task (class, priority DESC, queued_at, id) WHERE stat
 CREATE INDEX task_shard ON task (group_id) WHERE group_id IS NOT NULL;
 CREATE INDEX task_shard_waiting ON task (group_id, shard_index)
     WHERE state = 'CREATED' AND group_id IS NOT NULL;
+CREATE INDEX task_with_child ON task (id)
+    WHERE class = 'job;;' AND state IN ('RUNNING', 'TERMINATING');
 CREATE TABLE task_attempt (
     task_id blob NOT NULL REFERENCES task (id) ON DELETE CASCADE,
     lease bigint NOT NULL,
@@ -251,16 +258,6 @@ CREATE TABLE task_dependency (
     PRIMARY KEY (child_id, parent_id)
     );
 CREATE INDEX task_dependency_parent ON task_dependency (parent_id);
-CREATE TABLE task_mark (
-    task_id blob NOT NULL PRIMARY KEY REFERENCES task (id) ON DELETE CASCADE,
-    job_id blob NOT NULL,
-    state text NOT NULL,
-    before text NOT NULL,
-    actor text NOT NULL,
-    reason text NOT NULL,
-    marked_at bigint NOT NULL
-    );
-CREATE INDEX task_mark_job ON task_mark (job_id);
 CREATE TABLE log_chunk (
     id integer PRIMARY KEY,
     job_id blob NOT NULL,

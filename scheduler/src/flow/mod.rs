@@ -2,6 +2,7 @@
 
 mod audit;
 mod batch;
+mod birth;
 mod changes;
 mod data;
 mod dispatcher;
