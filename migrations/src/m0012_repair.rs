@@ -53,8 +53,9 @@ impl MigrationTrait for Migration {
             -- Its rows are being removed, a slice at a time; nobody sees it any more.
             ALTER TABLE job ADD COLUMN removing {bool} NOT NULL DEFAULT {false};
             ALTER TABLE job ADD COLUMN logs_removed {bool} NOT NULL DEFAULT {false};
-            CREATE INDEX job_ended ON job (job_config_id, ended_at) WHERE ended_at IS NOT NULL;
-            CREATE INDEX job_logs_kept ON job (job_config_id, ended_at) WHERE ended_at IS NOT NULL AND NOT logs_removed;
+            CREATE INDEX job_ended ON job (job_config_id, ended_at, id) WHERE ended_at IS NOT NULL;
+            CREATE INDEX job_logs_kept ON job (job_config_id, ended_at, id)
+                WHERE ended_at IS NOT NULL AND NOT logs_removed;
             CREATE INDEX job_removing ON job (id) WHERE removing;
             ",
         )

@@ -347,13 +347,12 @@ enum Act {
     Mark(End),
 }
 
+/// Looks at a job that has ended, at its world, and at the ends that stand.
+type Check<'c> = dyn FnMut(&Run<'_>, &World, Vec<Option<End>>) -> Result<(), TestCaseError> + 'c;
+
 /// Carries out rounds of repairs one after the other; a round without any is "from the failures". Calls `check` after
 /// each with the job, its world, and the ends that were kept.
-fn repair_all(
-    world: &World,
-    rounds: &[Vec<Repair>],
-    check: &mut dyn FnMut(&Run<'_>, &World, Vec<Option<End>>) -> Result<(), TestCaseError>,
-) -> Result<(), TestCaseError> {
+fn repair_all(world: &World, rounds: &[Vec<Repair>], check: &mut Check<'_>) -> Result<(), TestCaseError> {
     let (mut ends, mut marked) = (Vec::new(), Vec::new());
     let mut world = world.clone();
     let mut counted = Vec::new();

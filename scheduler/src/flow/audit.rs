@@ -62,8 +62,8 @@ impl Before {
             (Order::Terminate(terminate), OrderAnswer::Count(Ok(_))) => {
                 let task = terminate.task.as_deref();
                 let mut row = about(event("Terminate", ""), work, terminate.job_id, task, terminate.shard_index);
-                row.before = self.job.map_or("", JobState::word).to_owned();
-                row.after = work.job(terminate.job_id).map_or("", |job| job.row.state.word()).to_owned();
+                self.job.map_or("", JobState::word).clone_into(&mut row.before);
+                work.job(terminate.job_id).map_or("", |job| job.row.state.word()).clone_into(&mut row.after);
                 row.reason.clone_from(&terminate.reason);
                 vec![row]
             }
@@ -136,7 +136,7 @@ fn blank(order: &Order, action: &'static str, kind: &'static str, at: Timestamp)
 fn about(mut row: AuditRow, work: &Work, job: Uuid, task: Option<&str>, shard: Option<u32>) -> AuditRow {
     row.job_id = Some(job);
     row.namespace = work.job(job).map(|job| job.row.namespace.clone()).unwrap_or_default();
-    row.kind = if task.is_some() { "task" } else { "job" }.to_owned();
+    if task.is_some() { "task" } else { "job" }.clone_into(&mut row.kind);
     row.object = job.to_string();
     if let Some(task) = task {
         row.object = format!("{job}/{task}");

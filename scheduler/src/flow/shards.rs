@@ -45,20 +45,17 @@ pub(super) fn split(work: &mut Work, group: Uuid, pieces: Vec<Piece>) -> Vec<Uui
             Some(runner) => plan.pinned_class(node, runner).to_string(),
             None => plan.class(node).to_owned(),
         };
-        let id = match known.get(&index) {
-            Some(&id) => {
-                repair::run_again(work, id);
-                let row = work.edit(id);
-                (row.shard_count, row.shard_item, row.class) = (Some(count), piece.item, class);
-                id
-            }
-            None => {
-                let id = Uuid::now_v7();
-                let shard = Some((index, count, piece.item));
-                let new = NewTask { id, job_id, node, kind: Kind::Shard, group_id: Some(group), shard, class };
-                work.new_task(new.row(&plan, now));
-                id
-            }
+        let id = if let Some(&id) = known.get(&index) {
+            repair::run_again(work, id);
+            let row = work.edit(id);
+            (row.shard_count, row.shard_item, row.class) = (Some(count), piece.item, class);
+            id
+        } else {
+            let id = Uuid::now_v7();
+            let shard = Some((index, count, piece.item));
+            let new = NewTask { id, job_id, node, kind: Kind::Shard, group_id: Some(group), shard, class };
+            work.new_task(new.row(&plan, now));
+            id
         };
         if index < open {
             work.happen(id, Event::GateOpened, "");

@@ -45,15 +45,15 @@ impl Store {
             text.push_str(" AND job_id = :job");
             params.push(("job", job.into()));
         }
-        for (column, name, value) in [
-            ("namespace", "namespace", &filter.namespace),
-            ("kind", "kind", &filter.kind),
-            ("object", "object", &filter.object),
-            ("action", "action", &filter.action),
-            ("actor", "actor", &filter.actor),
+        for (condition, name, value) in [
+            (" AND namespace = :namespace", "namespace", &filter.namespace),
+            (" AND kind = :kind", "kind", &filter.kind),
+            (" AND object = :object", "object", &filter.object),
+            (" AND action = :action", "action", &filter.action),
+            (" AND actor = :actor", "actor", &filter.actor),
         ] {
             if !value.is_empty() {
-                text.push_str(&format!(" AND {column} = :{name}"));
+                text.push_str(condition);
                 params.push((name, value.as_str().into()));
             }
         }
