@@ -7,6 +7,7 @@ use uuid::Uuid;
 
 use crate::{
     domain::{
+        callback::Event,
         definition::{JobConfig, OnFailure, Target, TaskConfig, TriggerRule},
         graph::Graph,
         pick::Class,
@@ -32,6 +33,8 @@ pub(super) struct Plan {
     pub task_config_ids: Vec<Uuid>,
     /// Its graph.
     pub graph: Graph,
+    /// Something is told to others about its jobs or tasks.
+    pub tells: bool,
     /// The node of each name.
     nodes: HashMap<String, u32>,
     /// What a runner must have, by node.
@@ -57,7 +60,17 @@ impl Plan {
                 Class { capability, pin: None, selector: Selector::new(task.match_labels.clone()) }.to_string()
             })
             .collect();
-        Ok(Self { config: row.definition, tasks, task_config_ids: row.task_config_ids, graph, nodes, classes, named })
+        let tells = !row.definition.callbacks.is_empty() || tasks.iter().any(|task| !task.callbacks.is_empty());
+        Ok(Self {
+            config: row.definition,
+            tells,
+            tasks,
+            task_config_ids: row.task_config_ids,
+            graph,
+            nodes,
+            classes,
+            named,
+        })
     }
 
     /// The zone of a schedule; UTC for jobs of none.
@@ -93,6 +106,12 @@ impl Plan {
             max_attempts: retry.max_attempts,
             delay: retry.delay,
         })
+    }
+
+    /// Whether an end of a node's work is held until a callback of it is delivered.
+    pub(super) fn holds(&self, node: u32, event: Event) -> bool {
+        let callbacks = &self.task(node).callbacks;
+        callbacks.iter().any(|callback| callback.blocking && callback.events.contains(&event))
     }
 
     /// What a runner must have to take a task of a node.

@@ -1,5 +1,6 @@
 //! Messages into values and back. Total: what has no meaning is an error that names its field.
 
+pub(super) mod callbacks;
 pub(super) mod schedules;
 
 use std::{
@@ -326,6 +327,7 @@ pub(crate) fn job_config(config: &JobConfig) -> v1::JobConfig {
         overlap: schedules::overlap(config.overlap).into(),
         queue_limit: config.queue_limit.unwrap_or_default(),
         start_deadline: config.start_deadline.map(duration),
+        callbacks: config.callbacks.iter().map(callbacks::callback).collect(),
     }
 }
 
@@ -349,6 +351,7 @@ pub(crate) fn task_config(task: &TaskConfig) -> v1::TaskConfig {
         on_failure: on_failure(task.on_failure).into(),
         enabled: task.enabled,
         priority: task.priority,
+        callbacks: task.callbacks.iter().map(callbacks::callback).collect(),
     }
 }
 
@@ -418,6 +421,7 @@ pub(crate) fn read_job_config(field: &str, config: v1::JobConfig) -> Result<JobC
     let schedules = schedules
         .map(|(position, schedule)| reader.schedule(&format!("{field}.schedules[{position}]"), schedule))
         .collect();
+    let callbacks = reader.callbacks(&format!("{field}.callbacks"), config.callbacks);
     let overlap = reader.overlap(format!("{field}.overlap"), config.overlap);
     let config = JobConfig {
         namespace: config.namespace,
@@ -432,6 +436,7 @@ pub(crate) fn read_job_config(field: &str, config: v1::JobConfig) -> Result<JobC
         overlap,
         queue_limit: Some(config.queue_limit).filter(|limit| *limit > 0),
         start_deadline: reader.duration(format!("{field}.start_deadline"), config.start_deadline),
+        callbacks,
     };
     if reader.violations.is_empty() { Ok(config) } else { Err(reader.violations) }
 }
@@ -467,6 +472,7 @@ impl Reader {
             on_failure: self.on_failure(format!("{field}.on_failure"), task.on_failure),
             enabled: task.enabled,
             priority: task.priority,
+            callbacks: self.callbacks(&format!("{field}.callbacks"), task.callbacks),
         }
     }
 
@@ -522,7 +528,11 @@ impl Reader {
 mod tests {
     use super::*;
     use crate::domain::{
-        definition::{Overlap, Schedule},
+        callback::Event,
+        definition::{
+            Callback, Overlap, Schedule,
+            callback::{Action, Email, StartJob, Webhook},
+        },
         schedule::{After, Misfire, RuleSpec, Spec},
     };
 
@@ -543,6 +553,22 @@ mod tests {
         });
         specs.push(Spec { misfire: Some(Misfire::Skip), ..RuleSpec::At(at).into() });
         specs.into_iter().map(|spec| Schedule { name: String::new(), spec }).collect()
+    }
+
+    fn full_callbacks() -> Vec<Callback> {
+        let pairs = BTreeMap::from([("a".to_owned(), "b".to_owned())]);
+        let webhook = Webhook {
+            url: "https://h/x".to_owned(),
+            headers: pairs.clone(),
+            secret_headers: pairs.clone(),
+            secret: "file:k".to_owned(),
+        };
+        let email = Email { to: vec!["a@b".to_owned()], subject: "s".to_owned() };
+        let job = StartJob { name: "j".to_owned(), params: pairs };
+        [Action::Http(webhook), Action::Email(email), Action::Job(job)]
+            .into_iter()
+            .map(|action| Callback { events: Event::ALL.to_vec(), blocking: action.key() == "job", action })
+            .collect()
     }
 
     fn full() -> JobConfig {
@@ -578,6 +604,7 @@ mod tests {
             on_failure: None,
             enabled: Some(false),
             priority: -7,
+            callbacks: full_callbacks(),
         });
         JobConfig {
             namespace: "data".to_owned(),
@@ -600,6 +627,7 @@ mod tests {
             overlap: Some(Overlap::Queue),
             queue_limit: Some(3),
             start_deadline: Some(Duration::from_secs(90)),
+            callbacks: full_callbacks(),
         }
     }
 

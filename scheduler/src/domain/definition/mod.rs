@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::schedule::{Spec, overlap};
 
+pub mod callback;
 mod diff;
 #[cfg(test)]
 mod fuzz;
@@ -23,6 +24,7 @@ mod validate;
 mod yaml;
 
 pub use self::{
+    callback::Callback,
     diff::{Difference, diff},
     problem::{Part, Path, Problem, Span, Step, closest, did_you_mean, render},
     schema::schema,
@@ -58,6 +60,8 @@ pub struct JobConfig {
     pub queue_limit: Option<u32>,
     /// How long after its fire a job that waited may still start; `None` means for ever.
     pub start_deadline: Option<Duration>,
+    /// What is told to others about its jobs.
+    pub callbacks: Vec<Callback>,
 }
 
 /// One schedule of a job config.
@@ -122,6 +126,8 @@ pub struct TaskConfig {
     pub enabled: Option<bool>,
     /// Higher goes first; -100 to 100.
     pub priority: i32,
+    /// What is told to others about it.
+    pub callbacks: Vec<Callback>,
 }
 
 /// What a task runs.

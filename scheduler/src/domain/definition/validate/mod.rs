@@ -3,6 +3,7 @@
 //! A job file and a message go through this one validator. It speaks in the paths of the protocol; whoever read the
 //! definition from a file knows where these stand.
 
+mod callbacks;
 mod names;
 mod schedules;
 mod sizes;
@@ -30,6 +31,7 @@ pub fn validate(config: &JobConfig) -> Vec<Problem> {
     timeout(config.timeout, &root.key("timeout"), &mut problems);
     defaults(config, &root.key("task_defaults"), &mut problems);
     schedules::check(config, &mut problems);
+    callbacks::check(config, &mut problems);
 
     let tasks = root.key("tasks");
     if config.tasks.is_empty() {
