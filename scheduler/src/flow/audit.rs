@@ -7,7 +7,7 @@ use uuid::Uuid;
 use super::{
     order::{Order, OrderAnswer},
     orders::Configs,
-    request::{Again, Change, Said},
+    request::{Again, Change, Position, Said},
     work::Work,
 };
 use crate::{
@@ -58,6 +58,36 @@ impl Before {
                 before: self.version.map(|version| format!("version {version}")).unwrap_or_default(),
                 after: "deleted".to_owned(),
                 ..event("Delete", "job config")
+            }],
+            (Order::Switch(switch), OrderAnswer::Count(Ok(_))) => {
+                let (action, after, reason) = match &switch.to {
+                    Position::On => ("Enable", "on", ""),
+                    Position::Off { reason, .. } => ("Disable", "off", reason.as_str()),
+                };
+                let schedule = switch.schedule.as_ref().map(|key| format!(" schedules[{key}]"));
+                vec![AuditRow {
+                    namespace: switch.namespace.clone(),
+                    object: format!("{}{}", switch.name, schedule.unwrap_or_default()),
+                    after: after.to_owned(),
+                    reason: reason.to_owned(),
+                    ..event(action, "job config")
+                }]
+            }
+            (Order::PutCalendars(put), OrderAnswer::Calendars(Ok(done))) => {
+                let changed = put.calendars.iter().zip(done).filter(|(_, now)| now.change != Change::Unchanged);
+                let events = changed.map(|(calendar, now)| AuditRow {
+                    namespace: calendar.namespace.clone(),
+                    object: calendar.name.clone(),
+                    after: if now.change == Change::Created { "created" } else { "changed" }.to_owned(),
+                    ..event("ApplyCalendars", "calendar")
+                });
+                events.collect()
+            }
+            (Order::DeleteCalendar(delete), OrderAnswer::Count(Ok(_))) => vec![AuditRow {
+                namespace: delete.namespace.clone(),
+                object: delete.name.clone(),
+                after: "deleted".to_owned(),
+                ..event("DeleteCalendar", "calendar")
             }],
             (Order::Terminate(terminate), OrderAnswer::Count(Ok(_))) => {
                 let task = terminate.task.as_deref();

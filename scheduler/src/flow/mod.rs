@@ -3,6 +3,7 @@
 mod audit;
 mod batch;
 mod birth;
+mod calendars;
 mod changes;
 mod data;
 mod dispatcher;
@@ -18,10 +19,12 @@ mod plan;
 mod pulse;
 mod reaper;
 mod repair;
+mod replan;
 pub mod request;
 mod schedules;
 mod sessions;
 mod shards;
+mod switch;
 #[cfg(test)]
 mod tests;
 mod trigger;

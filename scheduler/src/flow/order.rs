@@ -2,7 +2,10 @@
 
 use uuid::Uuid;
 
-use super::request::{Applied, Apply, Caller, Delete, Error, MarkTask, Repaired, Rerun, Run, Terminate};
+use super::request::{
+    Applied, Apply, Caller, Delete, DeleteCalendar, Error, MarkTask, PutCalendar, PutCalendars, Repaired, Rerun, Run,
+    Switch, Terminate,
+};
 
 /// Something asked for.
 #[derive(Debug, Clone)]
@@ -13,6 +16,9 @@ pub(super) enum Order {
     Rerun(Rerun),
     Mark(MarkTask),
     Delete(Delete),
+    Switch(Switch),
+    PutCalendars(PutCalendars),
+    DeleteCalendar(DeleteCalendar),
     DrainRunner { runner: String, drained: bool, reason: String },
     DrainScheduler { scheduler: Uuid, drained: bool },
 }
@@ -21,6 +27,7 @@ pub(super) enum Order {
 #[derive(Debug, Clone)]
 pub(super) enum OrderAnswer {
     Applied(Result<Vec<Applied>, Error>),
+    Calendars(Result<Vec<PutCalendar>, Error>),
     Job(Result<Uuid, Error>),
     Count(Result<u32, Error>),
     Repaired(Result<Repaired, Error>),
@@ -40,7 +47,7 @@ impl Order {
 
     /// Whether it changes what is scheduled.
     pub(super) fn reschedules(&self) -> bool {
-        matches!(self, Self::Apply(_) | Self::Delete(_))
+        matches!(self, Self::Apply(_) | Self::Delete(_) | Self::Switch(_))
     }
 
     /// The runner it is about.
@@ -65,6 +72,9 @@ impl Order {
             Self::Rerun(order) => Some(("Rerun", &order.caller)),
             Self::Mark(order) => Some(("Mark", &order.caller)),
             Self::Delete(order) => Some(("Delete", &order.caller)),
+            Self::Switch(order) => Some(("Switch", &order.caller)),
+            Self::PutCalendars(order) => Some(("PutCalendars", &order.caller)),
+            Self::DeleteCalendar(order) => Some(("DeleteCalendar", &order.caller)),
             Self::DrainRunner { .. } | Self::DrainScheduler { .. } => None,
         }
     }
@@ -82,6 +92,7 @@ impl Order {
             }
             Self::Run(order) => vec![(order.namespace.clone(), order.name.clone())],
             Self::Delete(order) => vec![(order.namespace.clone(), order.name.clone())],
+            Self::Switch(order) => vec![(order.namespace.clone(), order.name.clone())],
             _ => Vec::new(),
         }
     }
@@ -91,7 +102,10 @@ impl Order {
         match self {
             Self::Apply(_) => OrderAnswer::Applied(Err(error)),
             Self::Run(_) => OrderAnswer::Job(Err(error)),
-            Self::Terminate(_) | Self::Delete(_) => OrderAnswer::Count(Err(error)),
+            Self::PutCalendars(_) => OrderAnswer::Calendars(Err(error)),
+            Self::Terminate(_) | Self::Delete(_) | Self::Switch(_) | Self::DeleteCalendar(_) => {
+                OrderAnswer::Count(Err(error))
+            }
             Self::Rerun(_) | Self::Mark(_) => OrderAnswer::Repaired(Err(error)),
             Self::DrainRunner { .. } | Self::DrainScheduler { .. } => OrderAnswer::Done(Err(error)),
         }

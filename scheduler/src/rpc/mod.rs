@@ -2,6 +2,7 @@
 
 mod api;
 mod audit;
+mod calendars;
 mod caller;
 mod commands;
 mod convert;

@@ -62,10 +62,12 @@ pub(crate) enum Kind {
     Task,
     Runner,
     Scheduler,
+    Calendar,
 }
 
 impl Kind {
-    const ALL: [Self; 6] = [Self::JobConfig, Self::Version, Self::Job, Self::Task, Self::Runner, Self::Scheduler];
+    const ALL: [Self; 7] =
+        [Self::JobConfig, Self::Version, Self::Job, Self::Task, Self::Runner, Self::Scheduler, Self::Calendar];
 
     fn words(self) -> &'static str {
         match self {
@@ -75,6 +77,7 @@ impl Kind {
             Self::Task => "task",
             Self::Runner => "runner",
             Self::Scheduler => "scheduler",
+            Self::Calendar => "calendar",
         }
     }
 
@@ -86,6 +89,7 @@ impl Kind {
             Self::Task => "TASK_NOT_FOUND",
             Self::Runner => "RUNNER_NOT_FOUND",
             Self::Scheduler => "SCHEDULER_NOT_FOUND",
+            Self::Calendar => "CALENDAR_NOT_FOUND",
         }
     }
 
@@ -98,6 +102,7 @@ impl Kind {
             Self::Task => "`baton get tasks` lists what there is",
             Self::Runner => "`baton get runners` lists what there is",
             Self::Scheduler => "`baton get schedulers` lists what there is",
+            Self::Calendar => "`baton calendar get` lists what there is",
         }
     }
 }

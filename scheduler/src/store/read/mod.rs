@@ -1,6 +1,7 @@
 //! What is asked. Each answer is one page in its own short transaction, as plain values.
 
 mod audit;
+mod calendar;
 mod config;
 mod definition;
 mod explain;
@@ -22,6 +23,7 @@ use sea_orm::{
 
 pub use self::{
     audit::AuditFilter,
+    calendar::{Calendar, CalendarKey},
     config::{Config, ConfigKey, ConfigVersion, ListedConfig},
     definition::{Definition, Definitions},
     explain::Place,
