@@ -77,7 +77,7 @@ impl Before {
                 let changed = put.calendars.iter().zip(done).filter(|(_, now)| now.change != Change::Unchanged);
                 let events = changed.map(|(calendar, now)| AuditRow {
                     namespace: calendar.namespace.clone(),
-                    object: calendar.name.clone(),
+                    object: calendar.calendar.name.clone(),
                     after: if now.change == Change::Created { "created" } else { "changed" }.to_owned(),
                     ..event("ApplyCalendars", "calendar")
                 });

@@ -3,6 +3,8 @@
 mod clocks;
 mod explain;
 mod graphs;
+mod locks;
+mod parked;
 mod races;
 mod repair;
 mod schedules;
@@ -145,12 +147,13 @@ fn hello(id: &str, boot: &str, conn: u64, slots: u32) -> Hello {
         runner_id: id.into(),
         install_id: format!("install of {id}"),
         boot_id: boot.into(),
+        boot_number: 0,
         conn,
         protocol_version: 1,
         version: "0.1.0".into(),
         labels: BTreeMap::new(),
         slots,
-        capabilities: vec!["command".into(), "shell".into()],
+        capabilities: ["command", "shell", "http"].map(Into::into).to_vec(),
         inventory: Vec::new(),
         ended: Vec::new(),
         drain: None,
