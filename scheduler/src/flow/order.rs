@@ -3,8 +3,8 @@
 use uuid::Uuid;
 
 use super::request::{
-    Applied, Apply, Caller, Delete, DeleteCalendar, Error, MarkTask, PutCalendar, PutCalendars, Repaired, Rerun, Run,
-    Switch, Terminate,
+    Applied, Apply, Backfill, Caller, CancelBackfill, Delete, DeleteCalendar, Error, MarkTask, PutCalendar,
+    PutCalendars, Repaired, Rerun, Run, Switch, Terminate,
 };
 
 /// Something asked for.
@@ -17,6 +17,8 @@ pub(super) enum Order {
     Mark(MarkTask),
     Delete(Delete),
     Switch(Switch),
+    Backfill(Backfill),
+    CancelBackfill(CancelBackfill),
     PutCalendars(PutCalendars),
     DeleteCalendar(DeleteCalendar),
     DrainRunner { runner: String, drained: bool, reason: String },
@@ -50,6 +52,11 @@ impl Order {
         matches!(self, Self::Apply(_) | Self::Delete(_) | Self::Switch(_))
     }
 
+    /// Whether the next turn has more to do because of it: schedules to be planned anew, or jobs to be made.
+    pub(super) fn goes_on(&self) -> bool {
+        matches!(self, Self::PutCalendars(_) | Self::Backfill(_))
+    }
+
     /// The runner it is about.
     pub(super) fn runner(&self) -> Option<&str> {
         match self {
@@ -73,6 +80,8 @@ impl Order {
             Self::Mark(order) => Some(("Mark", &order.caller)),
             Self::Delete(order) => Some(("Delete", &order.caller)),
             Self::Switch(order) => Some(("Switch", &order.caller)),
+            Self::Backfill(order) => Some(("Backfill", &order.caller)),
+            Self::CancelBackfill(order) => Some(("CancelBackfill", &order.caller)),
             Self::PutCalendars(order) => Some(("PutCalendars", &order.caller)),
             Self::DeleteCalendar(order) => Some(("DeleteCalendar", &order.caller)),
             Self::DrainRunner { .. } | Self::DrainScheduler { .. } => None,
@@ -92,6 +101,8 @@ impl Order {
             }
             Self::Run(order) => vec![(order.namespace.clone(), order.name.clone())],
             Self::Delete(order) => vec![(order.namespace.clone(), order.name.clone())],
+            Self::Backfill(order) => vec![(order.namespace.clone(), order.name.clone())],
+            Self::CancelBackfill(order) => vec![(order.namespace.clone(), order.name.clone())],
             Self::Switch(order) => vec![(order.namespace.clone(), order.name.clone())],
             _ => Vec::new(),
         }
@@ -101,12 +112,14 @@ impl Order {
     pub(super) fn failed(&self, error: Error) -> OrderAnswer {
         match self {
             Self::Apply(_) => OrderAnswer::Applied(Err(error)),
-            Self::Run(_) => OrderAnswer::Job(Err(error)),
+            Self::Run(_) | Self::Backfill(_) => OrderAnswer::Job(Err(error)),
             Self::PutCalendars(_) => OrderAnswer::Calendars(Err(error)),
-            Self::Terminate(_) | Self::Delete(_) | Self::Switch(_) | Self::DeleteCalendar(_) => {
-                OrderAnswer::Count(Err(error))
-            }
             Self::Rerun(_) | Self::Mark(_) => OrderAnswer::Repaired(Err(error)),
+            Self::Terminate(_)
+            | Self::Delete(_)
+            | Self::Switch(_)
+            | Self::DeleteCalendar(_)
+            | Self::CancelBackfill(_) => OrderAnswer::Count(Err(error)),
             Self::DrainRunner { .. } | Self::DrainScheduler { .. } => OrderAnswer::Done(Err(error)),
         }
     }

@@ -2,6 +2,7 @@
 
 mod api;
 mod audit;
+mod backfills;
 mod calendars;
 mod caller;
 mod commands;

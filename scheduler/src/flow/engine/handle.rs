@@ -16,8 +16,8 @@ use crate::{
         order::{Order, OrderAnswer},
         pulse::Seen,
         request::{
-            self, Applied, Apply, Delete, DeleteCalendar, MarkTask, PutCalendar, PutCalendars, Repaired, Rerun, Run,
-            Switch, Terminate,
+            self, Applied, Apply, Backfill, CancelBackfill, Delete, DeleteCalendar, MarkTask, PutCalendar,
+            PutCalendars, Repaired, Rerun, Run, Switch, Terminate,
         },
     },
 };
@@ -65,6 +65,19 @@ impl Engine {
     /// Switches schedules off or on; returns how many changed.
     pub async fn switch(&self, order: Switch) -> Result<u32, request::Error> {
         self.count(Order::Switch(order)).await
+    }
+
+    /// Begins a backfill; returns its id.
+    pub async fn backfill(&self, order: Backfill) -> Result<Uuid, request::Error> {
+        match self.order(Order::Backfill(order)).await? {
+            OrderAnswer::Job(answer) => answer,
+            other => Err(mismatch(&other)),
+        }
+    }
+
+    /// Lets a backfill make no more jobs; returns how many of its jobs live.
+    pub async fn cancel_backfill(&self, order: CancelBackfill) -> Result<u32, request::Error> {
+        self.count(Order::CancelBackfill(order)).await
     }
 
     /// Stores calendars, all or none.
