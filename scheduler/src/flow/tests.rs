@@ -8,6 +8,7 @@ mod graphs;
 mod locks;
 mod parked;
 mod races;
+mod repair;
 mod schedules;
 mod switches;
 
