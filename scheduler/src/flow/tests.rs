@@ -3,10 +3,12 @@
 mod backfills;
 mod clocks;
 mod explain;
+mod firing;
 mod graphs;
 mod locks;
 mod parked;
 mod races;
+mod repair;
 mod schedules;
 mod switches;
 
