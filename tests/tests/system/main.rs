@@ -18,3 +18,4 @@ mod protocol;
 mod restarts;
 mod rules;
 mod schedulers;
+mod schedules;
