@@ -1,9 +1,12 @@
 //! Stories of the whole system: real programs on free ports, from the outside.
 
+mod clocks;
+mod crowds;
 mod data;
 mod database;
 mod definitions;
 mod demo;
+mod disks;
 mod errors;
 mod examples;
 mod graphs;
@@ -19,3 +22,6 @@ mod restarts;
 mod rules;
 mod schedulers;
 mod schedules;
+mod servers;
+mod slow;
+mod upgrades;
