@@ -6,8 +6,8 @@ use clap::{ArgAction, Parser, Subcommand};
 
 use crate::{
     commands::{
-        apply, completion, delete, describe, dev, drain, errors, explain, get, init, logs, next, restore, resume, run,
-        schedule, terminate, validate, watch,
+        apply, callback, completion, delete, describe, dev, drain, errors, explain, get, init, logs, next, restore,
+        resume, run, schedule, terminate, validate, watch,
     },
     output::{Format, time::TimeMode},
     selector,
@@ -103,6 +103,8 @@ pub enum Command {
     Drain(drain::Args),
     /// Give a drained runner or scheduler work again.
     Resume(resume::Args),
+    /// Send again what was told to others.
+    Callback(callback::Args),
     /// Delete a job config; its jobs go on and stay readable.
     Delete(delete::Args),
     /// Make an earlier version of a job config the newest again.

@@ -11,10 +11,10 @@ use std::{
 // The table of calls below names nearly every message there is.
 #[allow(clippy::wildcard_imports)]
 use baton::v1::{
-    command_service_client::CommandServiceClient, job_config_service_client::JobConfigServiceClient,
-    job_service_client::JobServiceClient, log_service_client::LogServiceClient,
-    runner_service_client::RunnerServiceClient, schedule_service_client::ScheduleServiceClient,
-    scheduler_service_client::SchedulerServiceClient, *,
+    callback_service_client::CallbackServiceClient, command_service_client::CommandServiceClient,
+    job_config_service_client::JobConfigServiceClient, job_service_client::JobServiceClient,
+    log_service_client::LogServiceClient, runner_service_client::RunnerServiceClient,
+    schedule_service_client::ScheduleServiceClient, scheduler_service_client::SchedulerServiceClient, *,
 };
 use tonic::{
     Request, Response, Status, Streaming,
@@ -93,6 +93,7 @@ impl Client {
     }
 
     services! {
+        callbacks: CallbackServiceClient;
         commands: CommandServiceClient;
         configs: JobConfigServiceClient;
         jobs: JobServiceClient;
@@ -103,6 +104,9 @@ impl Client {
     }
 
     unary! {
+        list_callbacks: callbacks, ListCallbacksRequest => ListCallbacksResponse;
+        get_callback: callbacks, GetCallbackRequest => GetCallbackResponse;
+        resend_callback: callbacks, ResendCallbackRequest => ResendCallbackResponse;
         apply: configs, ApplyRequest => ApplyResponse;
         get: configs, GetRequest => GetResponse;
         list: configs, ListRequest => ListResponse;

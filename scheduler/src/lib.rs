@@ -69,8 +69,19 @@ impl Scheduler {
         let address = config.advertise.unwrap_or_else(|| local_addr.to_string());
         let tx = store.begin().await?;
         store::scheduler::register(&tx, id, &address, env!("CARGO_PKG_VERSION")).await?;
+        if !store.is_clustered() {
+            // Whoever had callbacks in hand is gone.
+            let now = store::scheduler::now(&tx).await?;
+            store::callback::release_all(&tx, now).await?;
+        }
         tx.commit().await?;
-        let settings = flow::Settings { store: store.clone(), timing: config.timing, scheduler: id, address };
+        let settings = flow::Settings {
+            store: store.clone(),
+            timing: config.timing,
+            scheduler: id,
+            address,
+            courier: config.courier,
+        };
         let (engine, turning) = Engine::start(settings);
         let api = Api {
             store,

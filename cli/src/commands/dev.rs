@@ -17,7 +17,8 @@ use baton_runner::{
 use baton_scheduler::{
     Scheduler,
     config::{Config, LogFormat},
-    domain::timing::Timing,
+    domain::{callback::address::Network, timing::Timing},
+    flow::courier,
     store,
 };
 use tokio::{
@@ -45,6 +46,8 @@ const RUNNER: &str = "local";
 const DATABASE: &str = "baton.db";
 /// What the runner keeps, below the data directory.
 const RUNNER_STATE: &str = "runner";
+/// Where webhooks may be beside the open net: on this machine.
+const LOOPBACK: [&str; 2] = ["127.0.0.0/8", "::1"];
 
 /// What `dev` takes.
 #[derive(Debug, clap::Args)]
@@ -111,6 +114,11 @@ async fn serve(context: &Context, args: &Args, data: &Path, guarded: Guarded) ->
         advertise: None,
         timing: Timing::from_beat(BEAT, GRACE),
         log_format: LogFormat::default(),
+        // It is for one person on this machine, whose webhooks are on it, too.
+        courier: courier::Settings {
+            allow: LOOPBACK.iter().filter_map(|range| Network::parse(range).ok()).collect(),
+            ..courier::Settings::default()
+        },
     })
     .await
     .map_err(cannot_start)?;

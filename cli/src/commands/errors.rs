@@ -41,6 +41,10 @@ const ENTRIES: &[Entry] = entries! {
         => "give more digits of the one that is meant, or all of them";
     BUSY (RESOURCE_EXHAUSTED) "more waits for the scheduler than it takes in"
         => "try again in a moment; when it goes on, add a scheduler or send less at once";
+    CALLBACK_NOT_FOUND (NOT_FOUND) "no callback has this id"
+        => "see `baton get callbacks`; callbacks are removed together with their job";
+    CALLBACK_NOT_RESENT (FAILED_PRECONDITION) "the callback is being tried right now, or started a job already"
+        => "see how it stands: `baton get callbacks --id ID`; a job is started again with `baton run CONFIG`";
     CONTENDED (ABORTED) "other changes of the same rows were in the way"
         => "try again: nothing was changed";
     INTERNAL (INTERNAL) "a fault of the scheduler"

@@ -1,6 +1,7 @@
 //! One file a command: what it takes, and what it does.
 
 pub mod apply;
+pub mod callback;
 pub mod completion;
 pub mod delete;
 pub mod describe;

@@ -6,6 +6,7 @@
 //! own, one at a time; what comes in meanwhile is the next batch. There is no timer in that: an idle system waits for
 //! nothing, a busy one commits many changes at once.
 
+mod deliveries;
 mod handle;
 
 use std::{
@@ -21,9 +22,12 @@ use tokio::{
 use tracing::{debug, error, info, warn};
 use uuid::Uuid;
 
+use self::deliveries::Deliveries;
 use super::{
     batch::{Agenda, Context, Fact, HelloAnswer, HelloInput, Input, Leaving, News, Output, Reset},
+    callbacker::Attempt,
     changes::Changes,
+    courier::{self, Courier},
     order::{Order, OrderAnswer},
     plan::Plans,
     pulse::{Pulse, Seen},
@@ -88,6 +92,7 @@ enum Event {
     Frame(Uuid, Frame),
     Closed(Uuid),
     Seen(Seen),
+    Tried(Box<Attempt>),
     Wake,
     Stop(oneshot::Sender<()>),
 }
@@ -110,6 +115,8 @@ pub struct Settings {
     pub scheduler: Uuid,
     /// Where runners reach this scheduler.
     pub address: String,
+    /// How callbacks are carried out.
+    pub courier: courier::Settings,
 }
 
 impl Engine {
@@ -149,6 +156,7 @@ struct Loop {
     context: Option<Context>,
     sessions: Sessions,
     pulse: Pulse,
+    deliveries: Deliveries,
 
     orders: VecDeque<(Order, oneshot::Sender<OrderAnswer>)>,
     callers: VecDeque<Caller>,
@@ -187,7 +195,8 @@ struct Loop {
 
 impl Loop {
     fn new(settings: Settings, engine: Engine, inbox: mpsc::Receiver<Event>) -> Self {
-        let Settings { store, timing, scheduler, address } = settings;
+        let Settings { store, timing, scheduler, address, courier } = settings;
+        let courier = Courier::new(courier);
         let now = Instant::now();
         let clustered = store.is_clustered();
         let pulse = Pulse::new(store.clone(), timing, scheduler, address);
@@ -196,9 +205,17 @@ impl Loop {
             inbox,
             timing,
             scheduler,
-            context: Some(Context { store, timing, scheduler, plans: Plans::default(), clustered }),
+            context: Some(Context {
+                store,
+                timing,
+                scheduler,
+                plans: Plans::default(),
+                backoff: courier.backoff(),
+                clustered,
+            }),
             sessions: Sessions::default(),
             pulse,
+            deliveries: Deliveries::new(courier),
             orders: VecDeque::new(),
             callers: VecDeque::new(),
             facts: VecDeque::new(),
@@ -297,6 +314,7 @@ impl Loop {
                 }
             }
             Event::Seen(seen) => self.seen(seen, now),
+            Event::Tried(attempt) => self.deliveries.tried(*attempt),
             Event::Wake => {
                 self.look_at = now;
             }
@@ -339,7 +357,7 @@ impl Loop {
         if self.started_until.is_some_and(|until| until <= now) {
             self.due = true;
         }
-        self.due |= self.fire_at.is_some_and(|at| at <= now);
+        self.due |= self.fire_at.is_some_and(|at| at <= now) || self.deliveries.due(now).is_some_and(|at| at <= now);
         let waiting = !self.orders.is_empty() || !self.callers.is_empty();
         waiting || self.due || self.look_at <= now || !self.leaving.is_empty() || !self.draining.is_empty()
     }
@@ -349,7 +367,7 @@ impl Loop {
             return LOOK_INTERVAL;
         }
         let mut until = self.look_at;
-        for at in [self.wake_at, self.started_until, self.fire_at].into_iter().flatten() {
+        for at in [self.wake_at, self.started_until, self.fire_at, self.deliveries.due(now)].into_iter().flatten() {
             until = until.min(at);
         }
         if let Some(at) = self.retry_at {
@@ -394,7 +412,7 @@ impl Loop {
         if fire {
             self.fire_at = None;
         }
-        let input = Arc::new(Input {
+        let mut input = Input {
             orders,
             hellos: callers.iter().map(|caller| caller.input.clone()).collect(),
             facts,
@@ -408,7 +426,10 @@ impl Loop {
             fire,
             job_ended: std::mem::take(&mut self.job_ended),
             clock_set_back: std::mem::take(&mut self.clock_set_back),
-        });
+            ..Input::default()
+        };
+        self.deliveries.offer(&mut input, now, self.stopping.is_some());
+        let input = Arc::new(input);
         // What one turn has no room for is a reason for the next.
         self.due = !self.facts.is_empty();
         self.started_until = None;
@@ -460,6 +481,7 @@ impl Loop {
         if input.look.is_some() {
             self.look_at = now;
         }
+        self.deliveries.give_back(input);
         self.leaving.extend(input.leaving.iter().cloned());
         self.draining.extend(input.draining.iter().cloned());
         if error.is_contended() {
@@ -634,6 +656,8 @@ impl Loop {
         if let Some(at) = output.next_wake.map(instant) {
             self.wake_at = Some(self.wake_at.map_or(at, |known| known.min(at)));
         }
+        let next_callback = output.next_callback.map(|next| next.map(instant));
+        self.deliveries.perform(&self.engine, input, output.claimed, next_callback);
         if let Some(Agenda { due, waiters }) = output.agenda {
             self.fire_at = due.map(instant);
             self.waiters = waiters;
@@ -797,6 +821,7 @@ impl Loop {
             hold_for: held.is_ok().then_some(self.timing.hold_for),
             message: "the scheduler is stopping".to_owned(),
         };
+        self.deliveries.abandon(&context).await;
         info!(runners = self.sessions.len(), "telling runners to go");
         for session in self.sessions.iter_mut() {
             session.close(disconnect.clone(), now);

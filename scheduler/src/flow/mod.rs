@@ -2,7 +2,9 @@
 
 mod batch;
 mod birth;
+mod callbacker;
 mod changes;
+pub mod courier;
 mod data;
 mod dispatcher;
 mod ending;

@@ -11,8 +11,17 @@ pub(super) enum Order {
     Run(Run),
     Terminate(Terminate),
     Delete(Delete),
-    DrainRunner { runner: String, drained: bool, reason: String },
-    DrainScheduler { scheduler: Uuid, drained: bool },
+    DrainRunner {
+        runner: String,
+        drained: bool,
+        reason: String,
+    },
+    DrainScheduler {
+        scheduler: Uuid,
+        drained: bool,
+    },
+    /// A callback is to be sent again.
+    Resend(Uuid),
 }
 
 /// What an order came to.
@@ -57,7 +66,7 @@ impl Order {
             Self::Run(order) => Some(("Run", &order.caller)),
             Self::Terminate(order) => Some(("Terminate", &order.caller)),
             Self::Delete(order) => Some(("Delete", &order.caller)),
-            Self::DrainRunner { .. } | Self::DrainScheduler { .. } => None,
+            Self::DrainRunner { .. } | Self::DrainScheduler { .. } | Self::Resend(_) => None,
         }
     }
 
@@ -84,7 +93,7 @@ impl Order {
             Self::Apply(_) => OrderAnswer::Applied(Err(error)),
             Self::Run(_) => OrderAnswer::Job(Err(error)),
             Self::Terminate(_) | Self::Delete(_) => OrderAnswer::Count(Err(error)),
-            Self::DrainRunner { .. } | Self::DrainScheduler { .. } => OrderAnswer::Done(Err(error)),
+            Self::DrainRunner { .. } | Self::DrainScheduler { .. } | Self::Resend(_) => OrderAnswer::Done(Err(error)),
         }
     }
 }

@@ -7,6 +7,7 @@ use uuid::Uuid;
 use super::{
     batch::Context,
     birth::{self, Cause, Kin},
+    callbacker,
     ending::{terminate_job, terminate_tasks},
     order::{Order, OrderAnswer},
     request::{Applied, Apply, Caller, Change, Delete, Error, Run, Terminate},
@@ -136,6 +137,7 @@ async fn carry_out(
             let found = store::runner::set_drained(tx, runner, *drained, reason).await?;
             OrderAnswer::Done(found.then_some(()).ok_or_else(|| missing("runner", runner)))
         }
+        Order::Resend(id) => OrderAnswer::Done(callbacker::resend(tx, work, *id).await?),
         Order::DrainScheduler { scheduler, drained } => {
             let found = store::scheduler::set_drained(tx, *scheduler, *drained).await?;
             OrderAnswer::Done(found.then_some(()).ok_or_else(|| missing("scheduler", &scheduler.to_string())))

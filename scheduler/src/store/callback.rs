@@ -1,6 +1,9 @@
 //! The outbox of callbacks as rows. A claim moves the next try beyond the time that any try takes, so that a scheduler
 //! that dies with one in hand leaves nothing behind that must be cleaned up.
 
+#[cfg(test)]
+mod tests;
+
 use sea_orm::QueryResult;
 use uuid::Uuid;
 
@@ -119,6 +122,15 @@ impl Hold {
     /// Whether it still holds.
     pub fn is_pending(&self) -> bool {
         self.state == State::Pending
+    }
+
+    /// What is to be said of a task that these held: which of them were given up, and why.
+    pub fn remark(holds: &[&Self]) -> String {
+        let newest = holds.iter().map(|hold| hold.created_at).max();
+        let given_up = holds.iter().filter(|hold| hold.state == State::GivenUp && Some(hold.created_at) == newest);
+        let remarks: Vec<String> =
+            given_up.map(|hold| format!("callback {} was given up: {}", hold.position, hold.last_error)).collect();
+        remarks.join("; ")
     }
 
     /// Whether the work of a task with these holds ended well, by the newest of them: a task may have been re-run.
@@ -339,8 +351,15 @@ pub async fn resend(tx: &Tx, id: Uuid, now: Timestamp) -> Result<bool, Error> {
     Ok(tx.execute(sql::statement(tx.backend(), text, &[("now", now.0.into()), ("id", id.into())])).await? > 0)
 }
 
+/// The job that a callback started, if it did; `None` if there is no such callback.
+pub async fn made_job(tx: &Tx, id: Uuid) -> Result<Option<Option<Uuid>>, Error> {
+    let text = "SELECT made_job_id FROM callback WHERE id = :id";
+    let rows = tx.query(sql::statement(tx.backend(), text, &[("id", id.into())])).await?;
+    rows.first().map(|row| row.column("made_job_id")).transpose()
+}
+
 /// The word of the database for a way of telling.
-pub(super) fn kind(action: &Action) -> &'static str {
+fn kind(action: &Action) -> &'static str {
     match action {
         Action::Http(_) => "HTTP",
         Action::Email(_) => "EMAIL",

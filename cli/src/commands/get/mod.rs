@@ -1,5 +1,6 @@
 //! `baton get`: lists of things, or one of them.
 
+mod callbacks;
 mod configs;
 mod fires;
 mod jobs;
@@ -44,6 +45,9 @@ enum Kind {
     /// Job configs by namespace and name, or one.
     #[command(visible_alias = "config")]
     Configs(configs::Args),
+    /// What is told to others, newest first, and whether it arrived.
+    #[command(visible_alias = "callback")]
+    Callbacks(callbacks::Args),
     /// Fires of a job config that made no job, newest first.
     #[command(visible_alias = "fire")]
     Fires(fires::Args),
@@ -67,6 +71,7 @@ enum Kind {
 /// Reads and prints.
 pub async fn run(context: &Context, args: Args) -> Result<Exit, Error> {
     match args.kind {
+        Kind::Callbacks(args) => callbacks::run(context, args).await,
         Kind::Configs(args) => configs::run(context, args).await,
         Kind::Fires(args) => fires::run(context, args).await,
         Kind::Jobs(args) => jobs::run(context, args).await,
@@ -141,6 +146,7 @@ macro_rules! pages {
 }
 
 pages! {
+    ListCallbacksResponse: callbacks;
     ListResponse: job_configs;
     ListFiresResponse: fires;
     ListJobsResponse: jobs;

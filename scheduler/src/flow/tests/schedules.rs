@@ -163,6 +163,7 @@ async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
 
 fn engine_on(store: Store) -> Engine {
     let settings = Settings {
+        courier: crate::flow::courier::Settings::default(),
         store,
         timing: Timing::from_beat(Duration::from_secs(10), Duration::from_secs(10)),
         scheduler: Uuid::now_v7(),
