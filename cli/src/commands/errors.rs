@@ -41,6 +41,10 @@ const ENTRIES: &[Entry] = entries! {
         => "give more digits of the one that is meant, or all of them";
     BUSY (RESOURCE_EXHAUSTED) "more waits for the scheduler than it takes in"
         => "try again in a moment; when it goes on, add a scheduler or send less at once";
+    CALENDAR_IN_USE (FAILED_PRECONDITION) "schedules name the calendar that was to be deleted; the message says which"
+        => "take it out of their `calendars` and apply them, then delete it";
+    CALENDAR_NOT_FOUND (NOT_FOUND) "no calendar of this name is in the namespace"
+        => "see `baton calendar get`; another namespace is named with -n";
     CALLBACK_NOT_FOUND (NOT_FOUND) "no callback has this id"
         => "see `baton get callbacks`; callbacks are removed together with their job";
     CALLBACK_NOT_RESENT (FAILED_PRECONDITION) "the callback is being tried right now, or started a job already"

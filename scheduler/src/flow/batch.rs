@@ -93,6 +93,10 @@ pub(super) struct Output {
     pub next_callback: Option<Option<Timestamp>>,
     /// Jobs that changed.
     pub changed: Vec<Uuid>,
+    /// Sessions that told something about jobs that are laid aside: it was not taken.
+    pub untaken: Vec<Uuid>,
+    /// A job that was laid aside goes on.
+    pub unparked: bool,
     /// There is more in the database than one turn takes up: the next is to look at once.
     pub more: bool,
     /// A job ended: others may have waited for that.
@@ -101,6 +105,8 @@ pub(super) struct Output {
     pub next_wake: Option<Timestamp>,
     /// What schedules wait for, if that was looked for.
     pub agenda: Option<Agenda>,
+    /// There are more schedules that were planned by a clock that was set back since.
+    pub more_ahead: bool,
     /// The time of the turn.
     pub now: Timestamp,
     /// When that time was read, by the clock of this machine.
@@ -181,6 +187,8 @@ pub(super) enum News {
 pub(super) struct Outcome {
     /// It was news about the task's present dispatch.
     pub counted: bool,
+    /// Its job is laid aside: nobody is answered, and it is told again later.
+    pub untaken: bool,
     /// What to tell the runner with the RESULT_ACK; empty unless the result was refused.
     pub refused: String,
 }

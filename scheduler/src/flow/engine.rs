@@ -7,6 +7,7 @@
 //! nothing, a busy one commits many changes at once.
 
 mod deliveries;
+mod door;
 mod handle;
 
 use std::{
@@ -24,7 +25,7 @@ use uuid::Uuid;
 
 use self::deliveries::Deliveries;
 use super::{
-    batch::{Agenda, Context, Fact, HelloAnswer, HelloInput, Input, Leaving, News, Output, Reset},
+    batch::{Agenda, Context, Fact, HelloInput, Input, Leaving, News, Output, Reset},
     callbacker::Attempt,
     changes::Changes,
     courier::{self, Courier},
@@ -32,13 +33,13 @@ use super::{
     plan::Plans,
     pulse::{Pulse, Seen},
     request,
-    sessions::{self, Given, Heard, Opening, Session, Sessions, ToEnd, Told},
+    sessions::{self, Given, Heard, Sessions, ToEnd, Told},
     turn,
 };
 use crate::{
     domain::{
-        command::{Command, Disconnect, DisconnectReason, Down, Welcome},
-        heartbeat::{Admission, Drain, Frame, Hello, Verdict},
+        command::{Command, Disconnect, DisconnectReason, Down},
+        heartbeat::{Drain, Frame, Hello},
         task::Ending,
         time::Timestamp,
         timing::Timing,
@@ -188,6 +189,8 @@ struct Loop {
     /// The clock of the database went back, or may have before this scheduler started.
     clock_set_back: bool,
     drained: bool,
+    /// Sessions whose runners told something about jobs that are laid aside.
+    untaken: HashSet<Uuid>,
     stopping: Option<oneshot::Sender<()>>,
     /// The turn that takes in what came before the stop was begun.
     last_turn: bool,
@@ -236,6 +239,7 @@ impl Loop {
             clock: None,
             clock_set_back: true,
             drained: false,
+            untaken: HashSet::new(),
             stopping: None,
             last_turn: false,
         }
@@ -309,6 +313,7 @@ impl Loop {
             }
             Event::Frame(id, frame) => self.hear(id, &frame, now),
             Event::Closed(id) => {
+                self.untaken.remove(&id);
                 if let Some(session) = self.sessions.remove(id) {
                     debug!(runner.id = %session.runner, session.id = %id, "stream ended");
                 }
@@ -425,7 +430,7 @@ impl Loop {
             sweep,
             fire,
             job_ended: std::mem::take(&mut self.job_ended),
-            clock_set_back: std::mem::take(&mut self.clock_set_back),
+            clock_set_back: fire && std::mem::take(&mut self.clock_set_back),
             ..Input::default()
         };
         self.deliveries.offer(&mut input, now, self.stopping.is_some());
@@ -569,6 +574,10 @@ impl Loop {
         for (fact, outcome) in input.facts.iter().zip(&output.facts) {
             let Some((id, slot)) = fact.source else { continue };
             let Some(session) = self.sessions.get_mut(id) else { continue };
+            if outcome.untaken {
+                session.forget_report(slot, fact.task);
+                continue;
+            }
             match &fact.news {
                 News::Started if !outcome.counted => {
                     let ending = ToEnd { slot, task: fact.task, job_id: fact.job_id, grace: None, told: false };
@@ -630,6 +639,17 @@ impl Loop {
                 session.reset(ToEnd { slot, task, job_id, grace, told: false }, now);
             }
         }
+        self.untaken.extend(output.untaken);
+        if output.unparked {
+            for id in std::mem::take(&mut self.untaken) {
+                self.disconnect(
+                    id,
+                    DisconnectReason::Unresponsive,
+                    "what you told can be taken now; say it again",
+                    now,
+                );
+            }
+        }
         for (_, id) in output.lost {
             self.disconnect(id, DisconnectReason::Lost, "not heard for too long; say hello again", now);
         }
@@ -663,6 +683,9 @@ impl Loop {
             self.waiters = waiters;
         }
         self.watch_clock(output.now, read_at);
+        if output.more_ahead {
+            (self.clock_set_back, self.look_at) = (true, now);
+        }
         if output.job_ended && self.waiters {
             self.job_ended = true;
             self.due = true;
@@ -679,58 +702,10 @@ impl Loop {
             let expected = before + read_at.saturating_duration_since(at);
             if expected.since(time) > CLOCK_TOLERANCE {
                 warn!(back_by = ?expected.since(time), "the clock of the database was set back");
-                self.clock_set_back = true;
-                self.due = true;
+                (self.clock_set_back, self.look_at) = (true, read_at);
             }
         }
         self.clock = Some((time, read_at));
-    }
-
-    /// Answers a runner that dialed.
-    fn let_in(&mut self, caller: Caller, answer: HelloAnswer, turn: Timestamp, now: Instant) {
-        let Caller { input: HelloInput { hello, session: id }, first_seq, out, reply } = caller;
-        let (verdicts, adopted, drained) = match answer {
-            HelloAnswer::Admitted { verdicts, adopted, drained } => (verdicts, adopted, drained),
-            HelloAnswer::Refused(admission) => {
-                let refusal = if admission == Admission::Duplicate { Refusal::Duplicate } else { Refusal::Superseded };
-                let _ = reply.send(Err(refusal));
-                return;
-            }
-        };
-        let inventory = hello.inventory.clone();
-        let mut session = Session::new(Opening { id, hello, out, first_seq, drained });
-        for (item, (_, verdict, _)) in inventory.iter().filter(|item| item.task.is_some()).zip(&verdicts) {
-            if *verdict == Verdict::Reset {
-                session.stray(item.slot);
-            }
-        }
-        for item in adopted {
-            let (slot, task, job_id) = (item.slot, item.task, item.job_id);
-            // A timeout counts from the start of the task, not from the adoption.
-            let elapsed = turn.since(item.started_at);
-            let timeout = item.timeout.map(|timeout| timeout.saturating_sub(elapsed));
-            session.give(Given { slot, task, job_id, timeout }, 1, true, &self.timing, now);
-            if item.cancelled {
-                session.reset(ToEnd { slot, task, job_id, grace: None, told: true }, now);
-            }
-        }
-        let verdicts = verdicts
-            .into_iter()
-            .map(|(task, verdict, grace)| {
-                (task, verdict, grace.map(|micros| Duration::from_micros(micros.unsigned_abs())))
-            })
-            .collect();
-        let welcome = Welcome {
-            session_id: id,
-            scheduler_id: self.scheduler,
-            verdicts,
-            endpoints: self.pulse.addresses().to_vec(),
-            drained,
-            notice: String::new(),
-        };
-        session.welcome(welcome, now);
-        self.sessions.insert(session);
-        let _ = reply.send(Ok(id));
     }
 
     fn drain_runner(&mut self, runner: &str, drained: bool, reason: &str, now: Instant) {

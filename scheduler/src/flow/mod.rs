@@ -2,6 +2,7 @@
 
 mod batch;
 mod birth;
+mod calendars;
 mod callbacker;
 mod changes;
 pub mod courier;
@@ -14,14 +15,17 @@ mod explain;
 mod gates;
 mod order;
 mod orders;
+mod parked;
 mod picker;
 mod plan;
 mod pulse;
 mod reaper;
+mod replan;
 pub mod request;
 mod schedules;
 mod sessions;
 mod shards;
+mod switch;
 #[cfg(test)]
 mod tests;
 mod trigger;

@@ -1,7 +1,10 @@
 //! The plan of a job: a version of a definition with every default filled in and its graph, kept in memory because it
 //! never changes.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+};
 
 use uuid::Uuid;
 
@@ -16,11 +19,14 @@ use crate::{
         task::RetryPolicy,
         template,
     },
-    store::{self, Tx},
+    store::{self, Tx, job::JobRow},
 };
 
 /// How many plans are kept; the least recently used goes first.
 const PLANS_MAX: usize = 256;
+
+/// How many jobs that are laid aside are remembered, so that they take no place in what is looked at first.
+const PARKED_MAX: usize = 1_000;
 
 /// A version of a definition, ready to be run.
 #[derive(Debug)]
@@ -41,6 +47,8 @@ pub(super) struct Plan {
     classes: Vec<String>,
     /// The nodes that the templates of a node name, by node; `None` for a node without templates.
     named: Vec<Option<Vec<u32>>>,
+    /// Why the definition cannot be read by this version: what is here is its shape alone, names and edges.
+    pub unreadable: Option<String>,
 }
 
 impl Plan {
@@ -70,7 +78,31 @@ impl Plan {
             nodes,
             classes,
             named,
+            unreadable: None,
         })
+    }
+
+    /// What is left of a version whose definition cannot be read: enough to end its jobs by, and nothing else.
+    fn shape(row: store::config::ShapeRow, tasks_total: u32, problem: String) -> Self {
+        let mut names = row.names.into_iter();
+        let tasks: Vec<TaskConfig> = (0..tasks_total)
+            .map(|node| TaskConfig { name: names.next().unwrap_or(format!("task-{node}")), ..TaskConfig::default() })
+            .collect();
+        let edges = row.edges.into_iter().filter(|(parent, child)| (*parent).max(*child) < tasks_total).collect();
+        let graph = Graph::from_edges(tasks.len(), edges)
+            .or_else(|_| Graph::from_edges(tasks.len(), Vec::new()))
+            .expect("a graph without edges has no cycle");
+        Self {
+            config: JobConfig::default(),
+            tells: false,
+            nodes: tasks.iter().zip(0..).map(|(task, node)| (task.name.clone(), node)).collect(),
+            task_config_ids: row.task_config_ids,
+            graph,
+            classes: vec![String::new(); tasks.len()],
+            named: vec![None; tasks.len()],
+            tasks,
+            unreadable: Some(problem),
+        }
     }
 
     /// The zone of a schedule; UTC for jobs of none.
@@ -160,29 +192,93 @@ fn named(task: &TaskConfig, nodes: &HashMap<String, u32>) -> Option<Vec<u32>> {
 pub(super) struct Plans {
     kept: HashMap<(Uuid, u32), (Arc<Plan>, u64)>,
     uses: u64,
+    /// Jobs laid aside because their definition cannot be read.
+    parked: BTreeSet<Uuid>,
 }
 
 impl Plans {
+    /// The plan of a job that is locked. One whose definition cannot be read gets the shape of it, and is remembered.
+    pub(super) async fn of_job(&mut self, tx: &Tx, job: &JobRow) -> Result<Arc<Plan>, store::Error> {
+        match self.get(tx, job.job_config_id, job.version).await {
+            Err(error @ store::Error::Unreadable { .. }) => {
+                if !job.state.is_terminal() {
+                    self.park(job.id);
+                }
+                let row = store::config::shape(tx, job.job_config_id, job.version).await?;
+                Ok(Arc::new(Plan::shape(row, job.tasks_total, error.to_string())))
+            }
+            other => other,
+        }
+    }
+
+    /// Remembers a job whose definition cannot be read.
+    pub(super) fn park(&mut self, job: Uuid) {
+        if self.parked.len() < PARKED_MAX {
+            self.parked.insert(job);
+        }
+    }
+
+    /// The jobs that are laid aside.
+    pub(super) fn parked(&self) -> Vec<Uuid> {
+        self.parked.iter().copied().collect()
+    }
+
+    /// Hands the jobs over that are laid aside, to be looked at again: those that still cannot be read come back.
+    pub(super) fn take_parked(&mut self) -> BTreeSet<Uuid> {
+        std::mem::take(&mut self.parked)
+    }
+
     /// The plan of a version, from memory or from the database.
     pub(super) async fn get(&mut self, tx: &Tx, config: Uuid, version: u32) -> Result<Arc<Plan>, store::Error> {
+        let mut found = self.load(tx, [(config, version)]).await?;
+        found.remove(&(config, version)).expect("what is asked for is answered")
+    }
+
+    /// The plans of versions, from memory or from the database: a burst of fires reads all of them together. One that
+    /// cannot be read tells so and holds up no other.
+    pub(super) async fn load(
+        &mut self,
+        tx: &Tx,
+        wanted: impl IntoIterator<Item = (Uuid, u32)>,
+    ) -> Result<HashMap<(Uuid, u32), Result<Arc<Plan>, store::Error>>, store::Error> {
         self.uses += 1;
         let uses = self.uses;
-        if let Some((plan, used)) = self.kept.get_mut(&(config, version)) {
-            *used = uses;
-            return Ok(plan.clone());
+        let mut found = HashMap::new();
+        let mut unknown: BTreeSet<(Uuid, u32)> = BTreeSet::new();
+        for key in wanted {
+            match self.kept.get_mut(&key) {
+                Some((plan, used)) => {
+                    *used = uses;
+                    found.insert(key, Ok(plan.clone()));
+                }
+                None => drop(unknown.insert(key)),
+            }
         }
-        let row = store::config::version(tx, config, version).await?;
-        let row = row.ok_or_else(|| store::Error::Unreadable {
-            table: "job_config_version",
-            row: format!("{config} v{version}"),
-            problem: "it is missing".to_owned(),
-        })?;
-        let plan = Arc::new(Plan::of(row)?);
+        let unknown: Vec<(Uuid, u32)> = unknown.into_iter().collect();
+        for (key, version) in store::config::versions(tx, &unknown).await? {
+            let plan = version.and_then(Plan::of).map(Arc::new);
+            if let Ok(plan) = &plan {
+                self.keep(key, plan.clone());
+            }
+            found.insert(key, plan);
+        }
+        for (config, version) in unknown {
+            found.entry((config, version)).or_insert_with(|| {
+                Err(store::Error::Unreadable {
+                    table: "job_config_version",
+                    row: format!("{config} v{version}"),
+                    problem: "it is missing".to_owned(),
+                })
+            });
+        }
+        Ok(found)
+    }
+
+    fn keep(&mut self, key: (Uuid, u32), plan: Arc<Plan>) {
         if self.kept.len() >= PLANS_MAX {
             let oldest = self.kept.iter().min_by_key(|(_, (_, used))| *used).map(|(key, _)| *key);
             oldest.and_then(|key| self.kept.remove(&key));
         }
-        self.kept.insert((config, version), (plan.clone(), uses));
-        Ok(plan)
+        self.kept.insert(key, (plan, self.uses));
     }
 }

@@ -1,10 +1,14 @@
 //! The engine with a runner played by the test, on each database.
 
 mod callbacks;
+mod clocks;
 mod explain;
 mod graphs;
+mod locks;
+mod parked;
 mod races;
 mod schedules;
+mod switches;
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -148,6 +152,7 @@ fn hello(id: &str, boot: &str, conn: u64, slots: u32) -> Hello {
         runner_id: id.into(),
         install_id: format!("install of {id}"),
         boot_id: boot.into(),
+        boot_number: 0,
         conn,
         protocol_version: 1,
         version: "0.1.0".into(),

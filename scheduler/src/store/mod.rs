@@ -1,5 +1,6 @@
 //! What is written. Each question and each transition has a named function; rows turn into domain values at the door.
 
+pub mod calendar;
 pub mod callback;
 pub mod config;
 mod entity;
@@ -10,6 +11,7 @@ pub mod job;
 pub mod log;
 mod open;
 pub mod read;
+mod reader;
 pub mod request;
 mod row;
 pub mod runner;
@@ -37,6 +39,7 @@ use sea_orm::{
 };
 
 pub(crate) use self::open::without_password;
+use self::reader::Reader;
 pub use self::{error::Error, open::Settings, wake::Wakes};
 
 /// The database of a scheduler, open. Clones share it.
@@ -48,7 +51,7 @@ pub struct Store {
     /// Signs of life: a connection of its own on PostgreSQL, the writer on SQLite.
     beats: DatabaseConnection,
     /// Everything that only reads.
-    reader: DatabaseConnection,
+    reader: Reader,
     /// Where other schedulers are heard, on PostgreSQL.
     listening: Option<wake::Listening>,
     /// Raised when the engine's, and the beats', connection is not to be used again.
@@ -59,6 +62,9 @@ pub struct Store {
     definitions: Arc<read::Definitions>,
     /// Held for as long as the store is open; keeps a second scheduler away from a SQLite file.
     _lock: Option<Arc<File>>,
+    /// How far a test has set the clock of the database, in microseconds.
+    #[cfg(test)]
+    pub(crate) clock_set: Arc<std::sync::atomic::AtomicI64>,
 }
 
 impl Store {
@@ -80,7 +86,10 @@ impl Store {
     /// Begins a transaction that writes. On SQLite it has the write lock from its first moment: one that begins to
     /// read and then wants to write would be refused when another wrote in between.
     pub async fn begin(&self) -> Result<Tx, Error> {
-        Tx::begin(&self.writer, self.backend).await
+        let tx = Tx::begin(&self.writer, self.backend).await?;
+        #[cfg(test)]
+        let tx = Tx { clock_set: self.clock_set.clone(), ..tx };
+        Ok(tx)
     }
 
     /// Begins the transaction that records signs of life, which must not wait for a long turn on PostgreSQL.
@@ -100,7 +109,7 @@ impl Store {
     }
 
     /// The connections for single questions, each its own short transaction.
-    pub(crate) fn reader(&self) -> &DatabaseConnection {
+    pub(crate) fn reader(&self) -> &Reader {
         &self.reader
     }
 
@@ -121,7 +130,8 @@ impl Store {
         if let Some(listening) = &self.listening {
             listening.pool.close().await;
         }
-        for connection in [&self.reader, &self.beats, &self.writer] {
+        self.reader.close().await?;
+        for connection in [&self.beats, &self.writer] {
             connection.clone().close().await?;
         }
         Ok(())
@@ -133,6 +143,9 @@ impl Store {
 pub struct Tx {
     inner: DatabaseTransaction,
     backend: DbBackend,
+    /// How far a test has set the clock of the database.
+    #[cfg(test)]
+    clock_set: Arc<std::sync::atomic::AtomicI64>,
 }
 
 impl Tx {
@@ -141,12 +154,30 @@ impl Tx {
             sqlite_transaction_mode: Some(SqliteTransactionMode::Immediate),
             ..TransactionOptions::default()
         };
-        Ok(Self { inner: connection.begin_with_options(options).await?, backend })
+        Ok(Self {
+            inner: connection.begin_with_options(options).await?,
+            backend,
+            #[cfg(test)]
+            clock_set: Arc::default(),
+        })
     }
 
     /// Which database it is.
     pub(crate) fn backend(&self) -> DbBackend {
         self.backend
+    }
+
+    /// How far a test has set the clock of the database, in microseconds.
+    #[cfg(test)]
+    pub(crate) fn clock_set(&self) -> i64 {
+        self.clock_set.load(Ordering::Relaxed)
+    }
+
+    /// Nobody sets the clock of the database but the machine that it runs on.
+    #[cfg(not(test))]
+    #[allow(clippy::unused_self, reason = "tests have a clock of their own")]
+    pub(crate) const fn clock_set(&self) -> i64 {
+        0
     }
 
     /// The connection, for entities.

@@ -6,6 +6,7 @@ mod fires;
 mod jobs;
 mod runners;
 mod schedulers;
+mod schedules;
 mod tasks;
 mod versions;
 
@@ -63,6 +64,9 @@ enum Kind {
     /// The schedulers of the cluster, newest first.
     #[command(visible_alias = "scheduler")]
     Schedulers(schedulers::Args),
+    /// Schedules by their next fire, and which of them are late.
+    #[command(visible_alias = "schedule")]
+    Schedules(schedules::Args),
     /// The versions of a job config, newest first.
     #[command(visible_alias = "version")]
     Versions(versions::Args),
@@ -78,6 +82,7 @@ pub async fn run(context: &Context, args: Args) -> Result<Exit, Error> {
         Kind::Tasks(args) => tasks::run(context, args).await,
         Kind::Runners(args) => runners::run(context, args).await,
         Kind::Schedulers(args) => schedulers::run(context, args).await,
+        Kind::Schedules(args) => schedules::run(context, args).await,
         Kind::Versions(args) => versions::run(context, args).await,
     }?;
     Ok(Exit::Ok)
@@ -151,6 +156,7 @@ pages! {
     ListFiresResponse: fires;
     ListJobsResponse: jobs;
     ListSchedulesResponse: schedules;
+    ListCalendarsResponse: calendars;
     ListTasksResponse: tasks;
     ListRunnersResponse: runners;
     ListSchedulersResponse: schedulers;

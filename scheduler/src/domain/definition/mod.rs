@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::schedule::{Spec, overlap};
 
+mod calendars;
 pub mod callback;
 mod diff;
 #[cfg(test)]
@@ -24,6 +25,7 @@ mod validate;
 mod yaml;
 
 pub use self::{
+    calendars::{calendar, read_calendars},
     callback::Callback,
     diff::{Difference, diff},
     problem::{Part, Path, Problem, Span, Step, closest, did_you_mean, render},

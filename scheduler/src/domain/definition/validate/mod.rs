@@ -9,6 +9,7 @@ mod schedules;
 mod sizes;
 mod texts;
 
+pub(super) use self::names::check as check_name;
 use super::{
     JobConfig, Retry, Shards, Split, Target, TaskConfig,
     limits::{
