@@ -69,11 +69,10 @@ impl Scheduler {
         let address = config.advertise.unwrap_or_else(|| local_addr.to_string());
         let tx = store.begin().await?;
         store::scheduler::register(&tx, id, &address, env!("CARGO_PKG_VERSION")).await?;
-        if !store.is_clustered() {
-            // Whoever had callbacks in hand is gone.
-            let now = store::scheduler::now(&tx).await?;
-            store::callback::release_all(&tx, now).await?;
-        }
+        // Whoever had callbacks in hand before at this address, or on this file, is gone.
+        let before = if store.is_clustered() { Some(address.as_str()) } else { None };
+        let now = store::scheduler::now(&tx).await?;
+        store::callback::release_of_gone(&tx, id, before, now).await?;
         tx.commit().await?;
         let settings = flow::Settings {
             store: store.clone(),

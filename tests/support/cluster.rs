@@ -30,6 +30,8 @@ pub struct World {
     schedulers: usize,
     fronts: bool,
     database_proxy: bool,
+    scheduler_args: Vec<String>,
+    scheduler_env: Vec<(String, String)>,
     runners: Vec<RunnerSpec>,
 }
 
@@ -72,6 +74,11 @@ impl RunnerSpec {
         self
     }
 
+    /// That may ask services on this machine.
+    pub fn asks_this_machine(self) -> Self {
+        self.env("BATON_HTTP_ALLOW", "127.0.0.0/8")
+    }
+
     /// That dials this address, such as a proxy's, instead of the schedulers.
     pub fn through(mut self, address: SocketAddr) -> Self {
         self.dials = Some(format!("http://{address}"));
@@ -107,6 +114,8 @@ impl World {
             schedulers: 1,
             fronts: false,
             database_proxy: false,
+            scheduler_args: Vec::new(),
+            scheduler_env: Vec::new(),
             runners: Vec::new(),
         }
     }
@@ -152,6 +161,18 @@ impl World {
         self
     }
 
+    /// Whose schedulers are started with one more argument.
+    pub fn scheduler_arg(mut self, argument: &str) -> Self {
+        self.scheduler_args.push(argument.to_owned());
+        self
+    }
+
+    /// Whose schedulers have one more variable in their environment.
+    pub fn scheduler_env(mut self, key: &str, value: &str) -> Self {
+        self.scheduler_env.push((key.to_owned(), value.to_owned()));
+        self
+    }
+
     /// With one more runner.
     pub fn runner(mut self, runner: RunnerSpec) -> Self {
         self.runners.push(runner);
@@ -185,6 +206,8 @@ impl World {
             way_to_database,
             beat: self.beat,
             grace: self.grace,
+            scheduler_args: self.scheduler_args,
+            scheduler_env: self.scheduler_env,
             database,
             directory,
         };
@@ -286,6 +309,8 @@ pub struct Cluster {
     way_to_database: Option<Proxy>,
     beat: Duration,
     grace: Duration,
+    scheduler_args: Vec<String>,
+    scheduler_env: Vec<(String, String)>,
     database: Database,
     directory: TempDir,
 }
@@ -393,6 +418,7 @@ impl Cluster {
         if let Some(front) = self.fronts.get(index) {
             command.args(["--advertise", &front.to_string()]);
         }
+        command.args(&self.scheduler_args).envs(self.scheduler_env.iter().map(|(key, value)| (key, value)));
         command
     }
 

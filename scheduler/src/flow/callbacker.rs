@@ -33,6 +33,9 @@ use crate::{
 /// How long a claim lasts. Longer than any try takes, see [`super::courier::TRY_MAX`].
 const CLAIM: Duration = Duration::from_secs(60);
 
+/// How long to leave a due callback to another scheduler that has it in hand.
+const DUE_AGAIN: Duration = Duration::from_millis(5);
+
 /// What a try came to.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Outcome {
@@ -191,6 +194,8 @@ pub(super) async fn claim(
     output: &mut Output,
 ) -> Result<(), store::Error> {
     output.claimed = store::callback::claim(tx, context.scheduler, now, now + CLAIM, room).await?;
-    output.next_callback = Some(store::callback::next_due(tx).await?);
+    // What is due still is more than there is room for, or in the hands of another scheduler.
+    let next = store::callback::next_due(tx).await?;
+    output.next_callback = Some(next.map(|due| due.max(now + DUE_AGAIN)));
     Ok(())
 }

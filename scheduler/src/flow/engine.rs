@@ -486,10 +486,10 @@ impl Loop {
         if input.look.is_some() {
             self.look_at = now;
         }
-        self.deliveries.give_back(input);
         self.leaving.extend(input.leaving.iter().cloned());
         self.draining.extend(input.draining.iter().cloned());
         if error.is_contended() {
+            self.deliveries.give_back(input);
             debug!(%error, "turn repeated");
             self.give_back(input, replies, callers);
             self.back_off(now);
@@ -498,6 +498,7 @@ impl Loop {
         let cause = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
         if error.is_unreachable() {
             warn!(%error, cause, "turn failed");
+            self.deliveries.give_back(input);
             self.pulse.lost_touch(now);
             let sorry = "the scheduler cannot reach its database; try again in a moment";
             for (order, reply) in input.orders.iter().zip(replies) {
@@ -510,6 +511,8 @@ impl Loop {
             self.back_off(now);
             return;
         }
+        // What they came to may be what was refused; their claims expire, and they are tried again.
+        self.deliveries.forsake(input);
         error!(%error, cause, things, "turn refused");
         if things > 1 {
             self.singly = things;

@@ -13,6 +13,7 @@ use tracing::debug;
 use uuid::Uuid;
 
 use super::{
+    backfill,
     batch::{Agenda, Context, Input, Output, Reset},
     callbacker,
     data::Data,
@@ -61,6 +62,12 @@ async fn run(context: &mut Context, input: &Input) -> Result<Output, store::Erro
         fires = trigger::claim(&tx, &mut context.plans, search, &except).await?;
         more_due = fires.more;
         output.more_ahead = fires.more_ahead;
+        output.more |= fires.more_outdated;
+    }
+
+    let mut backfills = backfill::Claims::default();
+    if input.fire && (input.job_ended || input.look.is_some()) {
+        backfills = backfill::claim(&tx, &mut context.plans).await?;
     }
 
     let mut silent = Vec::new();
@@ -104,6 +111,7 @@ async fn run(context: &mut Context, input: &Input) -> Result<Output, store::Erro
 
     output.orders = orders::pass(&tx, context, &mut work, &input.orders, claims, configs).await?;
     trigger::pass(&tx, &mut work, fires).await?;
+    output.more |= backfill::pass(&tx, &mut work, backfills).await?;
     dispatcher::pass(&tx, context, &mut work, input, &runners, &mut output).await?;
     reaper::pass(&tx, context, &mut work, input.sweep, &silent, &runners, &mut output).await?;
     callbacker::pass(&tx, context, &mut work, input).await?;
@@ -143,6 +151,7 @@ async fn run(context: &mut Context, input: &Input) -> Result<Output, store::Erro
         }
         output.drained = Some(store::runner::drained_of(&tx, context.scheduler).await?);
         store::request::forget(&tx, now, REQUESTS_FORGOTTEN_MAX).await?;
+        store::callback::forget(&tx, now, REQUESTS_FORGOTTEN_MAX).await?;
     }
     if input.fire || reschedules {
         // What is due still is more than one turn takes, or in the hands of another scheduler.
@@ -150,8 +159,7 @@ async fn run(context: &mut Context, input: &Input) -> Result<Output, store::Erro
         let due = store::schedule::next_due(&tx).await?.map(|due| due.max(again));
         output.agenda = Some(Agenda { due, waiters: store::schedule::waiters(&tx).await? });
     }
-    // Schedules whose calendar changed are planned anew by the next turn.
-    output.more |= input.orders.iter().any(|order| matches!(order, Order::PutCalendars(_)));
+    output.more |= input.orders.iter().any(Order::goes_on);
     let drains = input.orders.iter().any(Order::is_drain);
     if context.clustered && (left || elsewhere || drains) {
         store::scheduler::wake_others(&tx).await?;

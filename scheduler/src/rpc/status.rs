@@ -63,10 +63,11 @@ pub(crate) enum Kind {
     Scheduler,
     Callback,
     Calendar,
+    Backfill,
 }
 
 impl Kind {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 9] = [
         Self::JobConfig,
         Self::Version,
         Self::Job,
@@ -75,6 +76,7 @@ impl Kind {
         Self::Scheduler,
         Self::Calendar,
         Self::Callback,
+        Self::Backfill,
     ];
 
     fn words(self) -> &'static str {
@@ -87,6 +89,7 @@ impl Kind {
             Self::Scheduler => "scheduler",
             Self::Callback => "callback",
             Self::Calendar => "calendar",
+            Self::Backfill => "backfill",
         }
     }
 
@@ -100,6 +103,7 @@ impl Kind {
             Self::Scheduler => "SCHEDULER_NOT_FOUND",
             Self::Callback => "CALLBACK_NOT_FOUND",
             Self::Calendar => "CALENDAR_NOT_FOUND",
+            Self::Backfill => "BACKFILL_NOT_FOUND",
         }
     }
 
@@ -114,6 +118,7 @@ impl Kind {
             Self::Scheduler => "`baton get schedulers` lists what there is",
             Self::Callback => "`baton get callbacks` lists what there is",
             Self::Calendar => "`baton calendar get` lists what there is",
+            Self::Backfill => "`baton get backfills` lists what there is",
         }
     }
 }

@@ -4,6 +4,8 @@
 #[cfg(test)]
 mod tests;
 
+use std::time::Duration;
+
 use sea_orm::QueryResult;
 use uuid::Uuid;
 
@@ -15,8 +17,11 @@ use super::{
 use crate::domain::{
     callback::{Event, State},
     definition::callback::Action,
-    time::Timestamp,
+    time::{Timestamp, micros},
 };
+
+/// How long callbacks of no job are kept.
+const KEPT_FOR: Duration = Duration::from_hours(30 * 24);
 
 /// One event for one receiver, as it is written.
 #[derive(Debug, Clone, PartialEq)]
@@ -332,10 +337,23 @@ pub async fn give_up(tx: &Tx, now: Timestamp, callbacks: &[Uuid], reason: &str) 
     Ok(())
 }
 
-/// Lets go of every claim, for a database that has one scheduler, which has just started: whoever claimed is gone.
-pub async fn release_all(tx: &Tx, now: Timestamp) -> Result<u64, Error> {
-    let text = "UPDATE callback SET owner = NULL, next_try_at = :now WHERE state = 'PENDING' AND owner IS NOT NULL";
-    tx.execute(sql::statement(tx.backend(), text, &[("now", now.0.into())])).await
+/// Lets go of what those had claimed that a starting scheduler takes the place of: all of them on a database that has one
+/// scheduler, else those at its address.
+pub async fn release_of_gone(tx: &Tx, heir: Uuid, address: Option<&str>, now: Timestamp) -> Result<u64, Error> {
+    let text = "UPDATE callback SET owner = NULL, next_try_at = :now
+                WHERE state = 'PENDING' AND owner IS NOT NULL AND owner <> :heir AND (:address = ''
+                      OR owner IN (SELECT id FROM scheduler WHERE address = :address))";
+    let params = [("now", now.0.into()), ("heir", heir.into()), ("address", address.unwrap_or_default().into())];
+    tx.execute(sql::statement(tx.backend(), text, &params)).await
+}
+
+/// Removes what was told long ago of fires that made no job; everything else goes with its job.
+pub async fn forget(tx: &Tx, now: Timestamp, limit: u32) -> Result<u64, Error> {
+    let text = "DELETE FROM callback WHERE id IN (
+                    SELECT id FROM callback WHERE job_id IS NULL AND created_at < :before AND state <> 'PENDING'
+                    ORDER BY created_at LIMIT :limit {skip_locked})";
+    let params = [("before", (now.0 - micros(KEPT_FOR)).into()), ("limit", i64::from(limit).into())];
+    tx.execute(sql::statement(tx.backend(), text, &params)).await
 }
 
 /// Lets go of what a scheduler that stops has claimed.

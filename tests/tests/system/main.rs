@@ -1,5 +1,6 @@
 //! Stories of the whole system: real programs on free ports, from the outside.
 
+mod callbacks;
 mod data;
 mod database;
 mod definitions;
@@ -8,6 +9,7 @@ mod errors;
 mod examples;
 mod graphs;
 mod grpcurl;
+mod http;
 mod loss;
 mod network;
 mod newcomer;

@@ -1,5 +1,6 @@
 //! `baton get`: lists of things, or one of them.
 
+mod backfills;
 mod callbacks;
 mod configs;
 mod fires;
@@ -43,6 +44,9 @@ pub struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Kind {
+    /// Backfills, newest first, or one.
+    #[command(visible_alias = "backfill")]
+    Backfills(backfills::Args),
     /// Job configs by namespace and name, or one.
     #[command(visible_alias = "config")]
     Configs(configs::Args),
@@ -75,6 +79,7 @@ enum Kind {
 /// Reads and prints.
 pub async fn run(context: &Context, args: Args) -> Result<Exit, Error> {
     match args.kind {
+        Kind::Backfills(args) => backfills::run(context, args).await,
         Kind::Callbacks(args) => callbacks::run(context, args).await,
         Kind::Configs(args) => configs::run(context, args).await,
         Kind::Fires(args) => fires::run(context, args).await,
@@ -156,6 +161,7 @@ pages! {
     ListFiresResponse: fires;
     ListJobsResponse: jobs;
     ListSchedulesResponse: schedules;
+    ListBackfillsResponse: backfills;
     ListCalendarsResponse: calendars;
     ListTasksResponse: tasks;
     ListRunnersResponse: runners;

@@ -69,6 +69,11 @@ impl Deliveries {
         self.starts.extend(input.starts.iter().cloned());
     }
 
+    /// Leaves what a turn was given that the database refused to the next claim.
+    pub(super) fn forsake(&mut self, input: &Input) {
+        self.in_flight = self.in_flight.saturating_sub(input.tried.len() + input.starts.len());
+    }
+
     /// A turn was committed: what it settled is out of our hands, what it claimed goes on its way.
     pub(super) fn perform(
         &mut self,

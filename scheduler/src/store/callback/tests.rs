@@ -112,8 +112,24 @@ async fn what_a_scheduler_leaves_behind_is_due_at_once() {
         claim(&tx, other, Timestamp(1), Timestamp(1_000), 1).await.unwrap();
         assert_eq!(release(&tx, stopped, Timestamp(2)).await.unwrap(), 1);
         assert_eq!(next_due(&tx).await.unwrap(), Some(Timestamp(2)));
-        assert_eq!(release_all(&tx, Timestamp(3)).await.unwrap(), 1);
+        assert_eq!(release_of_gone(&tx, other, None, Timestamp(3)).await.unwrap(), 0, "they are its own");
+        let address = Some("127.0.0.1:7420");
+        crate::store::scheduler::register(&tx, other, "127.0.0.1:7420", "0").await.unwrap();
+        assert_eq!(release_of_gone(&tx, stopped, Some("127.0.0.1:9"), Timestamp(3)).await.unwrap(), 0);
+        assert_eq!(release_of_gone(&tx, stopped, address, Timestamp(3)).await.unwrap(), 1);
         assert_eq!(claim(&tx, other, Timestamp(3), Timestamp(1_000), 9).await.unwrap().len(), 2);
+    }
+}
+
+#[tokio::test]
+async fn what_belongs_to_no_job_is_forgotten_by_age() {
+    for world in testing::worlds().await {
+        let tx = world.store.begin().await.unwrap();
+        let told = CallbackRow { given_up: Some("no".to_owned()), ..row(0) };
+        insert(&tx, &[told, row(0)]).await.unwrap();
+        let day = Duration::from_hours(24);
+        assert_eq!(forget(&tx, Timestamp(0) + day * 29, 10).await.unwrap(), 0);
+        assert_eq!(forget(&tx, Timestamp(0) + day * 31, 10).await.unwrap(), 1, "what is still tried stays");
     }
 }
 

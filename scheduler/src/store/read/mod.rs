@@ -1,5 +1,6 @@
 //! What is asked. Each answer is one page in its own short transaction, as plain values.
 
+mod backfill;
 mod calendar;
 mod callback;
 mod config;
@@ -22,6 +23,7 @@ use sea_orm::{
 };
 
 pub use self::{
+    backfill::Backfill,
     calendar::{Calendar, CalendarKey},
     callback::{Callback, CallbackFilter},
     config::{Config, ConfigKey, ConfigVersion, ListedConfig},
