@@ -4,10 +4,12 @@ mod backfills;
 mod callbacks;
 mod clocks;
 mod explain;
+mod firing;
 mod graphs;
 mod locks;
 mod parked;
 mod races;
+mod repair;
 mod schedules;
 mod switches;
 

@@ -1,5 +1,6 @@
 //! What is written. Each question and each transition has a named function; rows turn into domain values at the door.
 
+pub mod audit;
 pub mod backfill;
 pub mod calendar;
 pub mod callback;
@@ -13,6 +14,7 @@ pub mod log;
 mod open;
 pub mod read;
 mod reader;
+pub mod repair;
 pub mod request;
 mod row;
 pub mod runner;

@@ -1,5 +1,6 @@
 //! `baton get`: lists of things, or one of them.
 
+mod audit;
 mod backfills;
 mod callbacks;
 mod configs;
@@ -36,6 +37,7 @@ Examples:
   baton get job 7be0d21c -o json
   baton get tasks 7be0d21c/resize
   baton get runners -l pool=etl
+  baton get audit --job 7be0d21c
   baton get config orders-etl --version 6 -o yaml")]
 pub struct Args {
     #[command(subcommand)]
@@ -53,6 +55,9 @@ enum Kind {
     /// What is told to others, newest first, and whether it arrived.
     #[command(visible_alias = "callback")]
     Callbacks(callbacks::Args),
+    /// What was changed by request, newest first.
+    #[command(visible_alias = "audits")]
+    Audit(audit::Args),
     /// Fires of a job config that made no job, newest first.
     #[command(visible_alias = "fire")]
     Fires(fires::Args),
@@ -82,6 +87,7 @@ pub async fn run(context: &Context, args: Args) -> Result<Exit, Error> {
         Kind::Backfills(args) => backfills::run(context, args).await,
         Kind::Callbacks(args) => callbacks::run(context, args).await,
         Kind::Configs(args) => configs::run(context, args).await,
+        Kind::Audit(args) => audit::run(context, args).await,
         Kind::Fires(args) => fires::run(context, args).await,
         Kind::Jobs(args) => jobs::run(context, args).await,
         Kind::Tasks(args) => tasks::run(context, args).await,
@@ -158,6 +164,7 @@ macro_rules! pages {
 pages! {
     ListCallbacksResponse: callbacks;
     ListResponse: job_configs;
+    ListAuditEventsResponse: events;
     ListFiresResponse: fires;
     ListJobsResponse: jobs;
     ListSchedulesResponse: schedules;
