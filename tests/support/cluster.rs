@@ -30,14 +30,10 @@ pub struct World {
     schedulers: usize,
     fronts: bool,
     database_proxy: bool,
-<<<<<<< HEAD
     scheduler_args: Vec<String>,
-    scheduler_env: Vec<(String, String)>,
-=======
     own_server: bool,
     sqlite_in: Option<PathBuf>,
     scheduler_env: Vec<(usize, Vec<(String, String)>)>,
->>>>>>> main
     runners: Vec<RunnerSpec>,
 }
 
@@ -120,12 +116,9 @@ impl World {
             schedulers: 1,
             fronts: false,
             database_proxy: false,
-<<<<<<< HEAD
             scheduler_args: Vec::new(),
-=======
             own_server: false,
             sqlite_in: None,
->>>>>>> main
             scheduler_env: Vec::new(),
             runners: Vec::new(),
         }
@@ -172,17 +165,12 @@ impl World {
         self
     }
 
-<<<<<<< HEAD
     /// Whose schedulers are started with one more argument.
     pub fn scheduler_arg(mut self, argument: &str) -> Self {
         self.scheduler_args.push(argument.to_owned());
         self
     }
 
-    /// Whose schedulers have one more variable in their environment.
-    pub fn scheduler_env(mut self, key: &str, value: &str) -> Self {
-        self.scheduler_env.push((key.to_owned(), value.to_owned()));
-=======
     /// On a PostgreSQL server of its own, which the test may break.
     pub fn with_own_server(mut self) -> Self {
         self.own_server = true;
@@ -198,7 +186,6 @@ impl World {
     /// With this in the environment of the scheduler with this number.
     pub fn scheduler_env(mut self, index: usize, env: Vec<(String, String)>) -> Self {
         self.scheduler_env.push((index, env));
->>>>>>> main
         self
     }
 
@@ -236,10 +223,7 @@ impl World {
             way_to_database,
             beat: self.beat,
             grace: self.grace,
-<<<<<<< HEAD
             scheduler_args: self.scheduler_args,
-=======
->>>>>>> main
             scheduler_env: self.scheduler_env,
             database,
             directory,
@@ -342,12 +326,8 @@ pub struct Cluster {
     way_to_database: Option<Proxy>,
     beat: Duration,
     grace: Duration,
-<<<<<<< HEAD
     scheduler_args: Vec<String>,
-    scheduler_env: Vec<(String, String)>,
-=======
     scheduler_env: Vec<(usize, Vec<(String, String)>)>,
->>>>>>> main
     database: Database,
     directory: TempDir,
 }
@@ -483,7 +463,7 @@ impl Cluster {
         if let Some(front) = self.fronts.get(index) {
             command.args(["--advertise", &front.to_string()]);
         }
-        command.args(&self.scheduler_args).envs(self.scheduler_env.iter().map(|(key, value)| (key, value)));
+        command.args(&self.scheduler_args);
         command
     }
 

@@ -191,7 +191,10 @@ stories! {
 
 #[tokio::test]
 async fn a_signature_is_what_the_documented_recipe_expects() {
-    let cluster = near(World::plain()).scheduler_env("BATON_SECRET_HOOK", "wake up").start().await;
+    let cluster = near(World::plain())
+        .scheduler_env(0, vec![("BATON_SECRET_HOOK".to_owned(), "wake up".to_owned())])
+        .start()
+        .await;
     let receiver = Receiver::that_answers(&[200]).await;
     let mut hook = receiver.hook(&["started"]);
     hook["http"]["secret"] = json!("env:BATON_SECRET_HOOK");
@@ -333,7 +336,7 @@ async fn a_failure_is_mailed_to_people() {
         .scheduler_arg("--smtp-from=Baton <baton@example.com>")
         .scheduler_arg("--smtp-user=baton")
         .scheduler_arg("--smtp-password=env:MAIL_PASSWORD")
-        .scheduler_env("MAIL_PASSWORD", "hunter2")
+        .scheduler_env(0, vec![("MAIL_PASSWORD".to_owned(), "hunter2".to_owned())])
         .start()
         .await;
     let mail = json!({"events": ["failed"], "email": {
