@@ -1,5 +1,6 @@
 //! Stories of the whole system: real programs on free ports, from the outside.
 
+mod callbacks;
 mod clocks;
 mod crowds;
 mod data;
