@@ -65,10 +65,16 @@ pub struct Store {
     definitions: Arc<read::Definitions>,
     /// Held for as long as the store is open; keeps a second scheduler away from a SQLite file.
     _lock: Option<Arc<File>>,
-    /// How far a test has set the clock of the database, in microseconds.
-    #[cfg(test)]
-    pub(crate) clock_set: Arc<std::sync::atomic::AtomicI64>,
+    /// How far a test has set the clock of the database.
+    #[cfg_attr(not(test), allow(dead_code, reason = "tests alone set the clock"))]
+    pub(crate) clock_set: ClockSet,
 }
+
+/// Microseconds that a test has set the clock of the database by; nothing outside of tests.
+#[cfg(test)]
+pub(crate) type ClockSet = Arc<std::sync::atomic::AtomicI64>;
+#[cfg(not(test))]
+pub(crate) type ClockSet = ();
 
 impl Store {
     /// Opens the database, makes it if there is none (SQLite), and brings its tables up to date.
