@@ -1,5 +1,7 @@
 //! `baton describe`: everything about one thing, for people.
 
+mod placement;
+
 use baton::v1::{
     Attempt, GetJobRequest, GetRequest, GetRunnerRequest, GetTaskRequest, Job, JobConfig, ListTasksRequest, Runner,
     StoredJobConfig, Task, TaskConfig, TaskKind, task_config::Target,
@@ -125,6 +127,9 @@ fn config_lines(output: Output, stored: &StoredJobConfig, config: &JobConfig, no
     if let Some(timeout) = proto_span(config.timeout) {
         facts.add("timeout", time::span(timeout));
     }
+    if config.max_active_jobs > 0 {
+        facts.add("at once", format!("{} jobs at most", config.max_active_jobs));
+    }
     facts.add("tasks", stored.task_count.to_string());
     let mut lines = facts.into_lines();
     for task in config.tasks.iter().take(TASKS_MAX) {
@@ -170,16 +175,11 @@ fn task_config_lines(task: &TaskConfig) -> Vec<Line> {
     if let Some(timeout) = proto_span(task.timeout) {
         facts.add("  timeout", time::span(timeout));
     }
-    if let Some(runner) = &task.runner {
-        facts.pairs("  runner", &runner.match_labels);
-    }
+    placement::add(&mut facts, task);
     facts.pairs("  env", &task.env);
     facts.add("  directory", task.working_dir.as_str());
     if task.enabled == Some(false) {
         facts.add("  enabled", "no: skipped in every job");
-    }
-    if task.priority != 0 {
-        facts.add("  priority", task.priority.to_string());
     }
     facts.into_lines()
 }
@@ -230,6 +230,7 @@ fn job_lines(output: Output, job: &Job, now: DateTime<Utc>) -> Vec<Line> {
     facts.add("trigger", word(job.trigger().as_str_name(), "TRIGGER_KIND_"));
     facts.pairs("params", &job.params);
     facts.pairs("labels", &job.labels);
+    facts.add("only on", job.runner_id.as_str());
     facts.add("created", output.instant(job.create_time, now));
     facts.add("started", output.instant(job.start_time, now));
     facts.add("ended", output.instant(job.end_time, now));

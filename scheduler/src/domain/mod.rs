@@ -12,7 +12,7 @@ pub mod heartbeat;
 pub mod job;
 pub mod output;
 pub mod params;
-pub mod pick;
+pub mod placement;
 pub mod reference;
 pub mod runner;
 pub mod schedule;

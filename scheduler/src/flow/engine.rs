@@ -25,6 +25,7 @@ use super::{
     changes::Changes,
     dispatcher::{Fact, HelloAnswer, HelloInput, Leaving, News},
     orders::{Order, OrderAnswer},
+    picker::Memory,
     plan::Plans,
     pulse::{Pulse, Seen},
     request,
@@ -196,7 +197,14 @@ impl Loop {
             inbox,
             timing,
             scheduler,
-            context: Some(Context { store, timing, scheduler, plans: Plans::default(), clustered }),
+            context: Some(Context {
+                store,
+                timing,
+                scheduler,
+                plans: Plans::default(),
+                memory: Memory::default(),
+                clustered,
+            }),
             sessions: Sessions::default(),
             pulse,
             orders: VecDeque::new(),
@@ -638,6 +646,7 @@ impl Loop {
             self.fire_at = due.map(instant);
             self.waiters = waiters;
         }
+        self.waiters |= output.waits;
         self.watch_clock(output.now, read_at);
         if output.job_ended && self.waiters {
             self.job_ended = true;

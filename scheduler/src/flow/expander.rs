@@ -41,6 +41,7 @@ pub(super) async fn pass(tx: &Tx, work: &mut Work) -> Result<(Vec<Uuid>, bool), 
         let plan = work.plan(id);
         let now = work.now;
         let row = work.job_mut(id).expect("the job is in hand");
+        let pin = row.pin.clone();
         let (from, to) = (row.expanded, row.tasks_total.min(row.expanded + budget));
         budget -= to - from;
         row.expanded = to;
@@ -53,7 +54,7 @@ pub(super) async fn pass(tx: &Tx, work: &mut Work) -> Result<(Vec<Uuid>, bool), 
                 kind,
                 group_id: None,
                 shard: None,
-                class: plan.class(node).to_owned(),
+                class: plan.class(node, pin.as_deref()),
             };
             work.new_task(new.row(&plan, now));
         }
@@ -96,13 +97,11 @@ pub(super) fn split(work: &mut Work, group: Uuid, pieces: Vec<Piece>) {
         work.happen(group, Event::ShardsEnded { enough: true }, "it had no items");
         return;
     }
+    let pin = work.job(job_id).and_then(|job| job.row.pin.clone());
     let max_parallel = plan.task(node).shards.as_ref().map_or(0, |shards| shards.max_parallel);
     let open = if max_parallel == 0 { count } else { max_parallel };
     for (index, piece) in (0..).zip(pieces) {
-        let class = match &piece.runner {
-            Some(runner) => plan.pinned_class(node, runner).to_string(),
-            None => plan.class(node).to_owned(),
-        };
+        let class = plan.class(node, piece.runner.as_deref().or(pin.as_deref()));
         let id = Uuid::now_v7();
         let shard = Some((index, count, piece.item));
         let new = NewTask { id, job_id, node, kind: Kind::Shard, group_id: Some(group), shard, class };

@@ -6,6 +6,7 @@ use uuid::Uuid;
 
 use super::{
     data::logical_time,
+    plan::Plan,
     request::{Applied, Apply, Caller, Change, Delete, Error, Run, Terminate},
     schedules,
     turn::Context,
@@ -156,7 +157,7 @@ pub(super) async fn pass(
     work: &mut Work,
     orders: &[Order],
     claims: Vec<Option<Claim>>,
-    mut configs: Configs,
+    configs: &mut Configs,
 ) -> Result<Vec<OrderAnswer>, store::Error> {
     let mut answers: Vec<OrderAnswer> = Vec::with_capacity(orders.len());
     for (order, claim) in orders.iter().zip(claims) {
@@ -166,7 +167,7 @@ pub(super) async fn pass(
         };
         let answer = match claim {
             Claim::New => {
-                let answer = carry_out(tx, context, work, order, &mut configs).await?;
+                let answer = carry_out(tx, context, work, order, configs).await?;
                 keep(tx, order, &answer).await?;
                 answer
             }
@@ -307,9 +308,37 @@ async fn run(
             return Ok(Err(Error::Invalid(invalid.collect())));
         }
     };
+    if let Some(runner) = &order.runner
+        && let Err(refusal) = may_run_on(tx, &plan, runner).await?
+    {
+        return Ok(Err(refusal));
+    }
     let name = (order.namespace.as_str(), order.name.as_str());
-    let id = work.born(config.id, config.version, name, plan, params, Origin::Request);
+    let origin = Origin::Request { pin: order.runner.clone() };
+    let id = work.born(config.id, config.version, name, plan, params, origin);
     Ok(Ok(id))
+}
+
+/// Whether every task of a plan may be pinned to a runner that is there: what can never start is refused at once.
+async fn may_run_on(tx: &Tx, plan: &Plan, runner: &str) -> Result<Result<(), Error>, store::Error> {
+    let Some((traits, is_there)) = store::runner::one(tx, runner).await? else {
+        return Ok(Err(missing("runner", runner)));
+    };
+    if !is_there {
+        let message = format!("runner {runner} is offline; start it again, or run without naming a runner");
+        return Ok(Err(Error::Conflict { reason: "RUNNER_OFFLINE", message }));
+    }
+    let wrong = (0..).zip(&plan.tasks).find_map(|(node, task)| {
+        let mismatch = plan.pinned_class(node, runner).mismatch(&traits)?;
+        Some(format!("runner {runner} may not take task {:?}: {}", task.name, mismatch.why))
+    });
+    Ok(match wrong {
+        None => Ok(()),
+        Some(message) => {
+            let message = format!("{message}; name another runner, or run without naming one");
+            Err(Error::Conflict { reason: "RUNNER_UNSUITABLE", message })
+        }
+    })
 }
 
 /// Ends a job or a task: what waits is TERMINATED at once, what runs is TERMINATING until its processes are gone.

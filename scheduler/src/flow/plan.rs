@@ -9,9 +9,8 @@ use crate::{
     domain::{
         definition::{JobConfig, OnFailure, Target, TaskConfig, TriggerRule},
         graph::Graph,
-        pick::Class,
+        placement::Class,
         schedule::Zone,
-        selector::Selector,
         task::RetryPolicy,
         template,
     },
@@ -34,8 +33,8 @@ pub(super) struct Plan {
     pub graph: Graph,
     /// The node of each name.
     nodes: HashMap<String, u32>,
-    /// What a runner must have, by node.
-    classes: Vec<String>,
+    /// What a runner must have, by node, and its text.
+    classes: Vec<(Class, String)>,
     /// The nodes that the templates of a node name, by node; `None` for a node without templates.
     named: Vec<Option<Vec<u32>>>,
 }
@@ -53,8 +52,10 @@ impl Plan {
         let classes = tasks
             .iter()
             .map(|task| {
-                let capability = task.target.capability().to_owned();
-                Class { capability, pin: None, selector: Selector::new(task.match_labels.clone()) }.to_string()
+                let (capability, namespace) = (task.target.capability(), &row.definition.namespace);
+                let class = task.placement.class(capability, &task.match_labels, namespace, task.concurrency.as_ref());
+                let text = class.to_string();
+                (class, text)
             })
             .collect();
         Ok(Self { config: row.definition, tasks, task_config_ids: row.task_config_ids, graph, nodes, classes, named })
@@ -95,19 +96,17 @@ impl Plan {
         })
     }
 
-    /// What a runner must have to take a task of a node.
-    pub(super) fn class(&self, node: u32) -> &str {
-        &self.classes[node as usize]
+    /// What a runner must have to take a task of a node, if only this one may.
+    pub(super) fn class(&self, node: u32, pin: Option<&str>) -> String {
+        match pin {
+            None => self.classes[node as usize].1.clone(),
+            Some(runner) => self.pinned_class(node, runner).to_string(),
+        }
     }
 
-    /// What the one runner must have that may take a shard pinned to it.
+    /// What the one runner must have that may take a task pinned to it.
     pub(super) fn pinned_class(&self, node: u32, runner: &str) -> Class {
-        let task = self.task(node);
-        Class {
-            capability: task.target.capability().to_owned(),
-            pin: Some(runner.to_owned()),
-            selector: Selector::new(task.match_labels.clone()),
-        }
+        Class { pin: Some(runner.to_owned()), ..self.classes[node as usize].0.clone() }
     }
 
     /// The nodes that what a task runs names in its templates; `None` when it has no templates.
@@ -121,13 +120,14 @@ impl Plan {
     }
 }
 
-/// The nodes that the templates of what a task runs name.
+/// The nodes that the templates name of what a task runs and is routed by.
 fn named(task: &TaskConfig, nodes: &HashMap<String, u32>) -> Option<Vec<u32>> {
     let argv = match &task.target {
         Target::Command(argv) => argv.as_slice(),
         Target::Shell(_) => &[],
     };
-    let mut templates = argv.iter().chain(task.env.values()).filter(|text| template::is_template(text)).peekable();
+    let texts = argv.iter().chain(task.env.values()).chain([&task.placement.routing_key]);
+    let mut templates = texts.filter(|text| template::is_template(text)).peekable();
     templates.peek()?;
     let names = templates.flat_map(|text| template::tasks_named(text));
     let mut named: Vec<u32> = names.filter_map(|name| nodes.get(&name).copied()).collect();

@@ -2,6 +2,7 @@
 
 mod explain;
 mod graphs;
+mod placement;
 mod races;
 mod schedules;
 
@@ -61,7 +62,8 @@ impl Scene {
 
     async fn run_as(&self, request_id: &str) -> Uuid {
         let caller = Caller { request_id: request_id.into(), ..Caller::default() };
-        let order = Run { caller, namespace: "default".into(), name: "job".into(), params: BTreeMap::new() };
+        let order =
+            Run { caller, namespace: "default".into(), name: "job".into(), params: BTreeMap::new(), runner: None };
         self.engine.run(order).await.unwrap()
     }
 

@@ -82,6 +82,13 @@ pub(super) async fn claim(
     Ok(claims)
 }
 
+impl Claims {
+    /// The configs that are locked by them.
+    pub(super) fn configs(&self) -> impl Iterator<Item = Uuid> {
+        self.held.iter().map(|config| config.id).chain(self.schedules.iter().map(|(claimed, _)| claimed.config.id))
+    }
+}
+
 /// The jobs that this turn must lock for its claims. The configs are locked: nobody makes more.
 pub(super) async fn jobs_of(tx: &Tx, claims: &Claims) -> Result<Vec<Uuid>, store::Error> {
     let mut configs: Vec<Uuid> = claims.held.iter().map(|config| config.id).collect();
@@ -288,7 +295,7 @@ async fn make_room(tx: &Tx, work: &mut Work, config: Uuid, live: &mut Live) -> R
     let jobs: Vec<(Uuid, bool)> = work
         .jobs()
         .filter(|job| job.row.job_config_id == config && !job.row.state.is_terminal())
-        .map(|job| (job.row.id, job.row.waiting))
+        .map(|job| (job.row.id, job.row.waiting && !job.row.held))
         .collect();
     for (job, waiting) in jobs {
         if waiting {
@@ -308,7 +315,8 @@ fn begin_next(work: &mut Work, config: Uuid, live: &mut Live) {
     }
     let mut waiting: Vec<(Option<Timestamp>, Uuid)> = work
         .jobs()
-        .filter(|job| job.row.job_config_id == config && job.row.waiting && job.row.state == JobState::Created)
+        .filter(|job| job.row.job_config_id == config && job.row.waiting && !job.row.held)
+        .filter(|job| job.row.state == JobState::Created)
         .map(|job| (job.row.fire_time, job.row.id))
         .collect();
     waiting.sort_unstable();
@@ -323,7 +331,10 @@ fn begin_next(work: &mut Work, config: Uuid, live: &mut Live) {
         };
         match may {
             Ok(()) => {
-                work.job_mut(id).expect("the job is in hand").waiting = false;
+                let row = work.job_mut(id).expect("the job is in hand");
+                // From now on it waits for a place, where there are only so many.
+                row.held = plan.config.max_active_jobs.is_some();
+                row.waiting = row.held;
                 live.active += 1;
                 return;
             }

@@ -13,6 +13,7 @@ use tracing::debug;
 use uuid::Uuid;
 
 use super::{
+    admission,
     data::Data,
     dispatcher::{self, Fact, HelloAnswer, HelloInput, Leaving},
     expander, gates,
@@ -89,6 +90,10 @@ pub(super) struct Output {
     pub more: bool,
     /// A job ended: others may have waited for that.
     pub job_ended: bool,
+    /// A job was born that waits for something.
+    pub waits: bool,
+    /// Keys were in the hands of another scheduler: the next pick is to come soon.
+    pub keys_busy: bool,
     /// When the next task that waits for a retry may be picked.
     pub next_wake: Option<Timestamp>,
     /// What schedules wait for, if that was looked for.
@@ -134,6 +139,8 @@ pub(super) struct Context {
     pub timing: Timing,
     pub scheduler: Uuid,
     pub plans: Plans,
+    /// What the picker remembers.
+    pub memory: picker::Memory,
     /// Whether other schedulers may share the database.
     pub clustered: bool,
 }
@@ -162,8 +169,9 @@ async fn run(context: &mut Context, input: &Input) -> Result<Output, store::Erro
     let mut output = Output::default();
 
     let claims = orders::claim(&tx, &input.orders).await?;
-    let configs = orders::lock_configs(&tx, &input.orders, &claims).await?;
+    let mut configs = orders::lock_configs(&tx, &input.orders, &claims).await?;
     let mut fires = trigger::Claims::default();
+    let mut places = admission::Claims::default();
     let mut more_due = false;
     let reschedules = input.orders.iter().any(Order::reschedules);
     if input.fire {
@@ -171,23 +179,37 @@ async fn run(context: &mut Context, input: &Input) -> Result<Output, store::Erro
         let released = input.job_ended || input.look.is_some();
         fires = trigger::claim(&tx, &mut context.plans, released, &except).await?;
         more_due = fires.more;
+        if released {
+            places = admission::claim(&tx).await?;
+        }
     }
+    let mut locked: BTreeSet<Uuid> = fires.configs().chain(places.configs()).collect();
 
     let mut silent = Vec::new();
     if input.sweep.is_some() {
         silent = reaper::silent(&tx, &context.timing).await?;
     }
-    let runners = dispatcher::lock_runners(&tx, input, &silent).await?;
+    let mut stranded = reaper::Stranded::default();
+    if input.sweep.is_some() {
+        stranded = reaper::stranded(&tx, &context.timing).await?;
+    }
+    let runners = dispatcher::lock_runners(&tx, input, silent.iter().chain(&stranded.runners)).await?;
 
     let mut wanted: BTreeSet<Uuid> = input.facts.iter().map(|fact| fact.job_id).collect();
     wanted.extend(input.orders.iter().filter_map(Order::job));
     wanted.extend(dispatcher::jobs_of(&tx, input, &silent).await?);
     wanted.extend(trigger::jobs_of(&tx, &fires).await?);
+    wanted.extend(places.jobs());
+    wanted.extend(stranded.jobs());
+    let mut alarms = Vec::new();
     if input.look.is_some() {
         let left = expander::left(&tx).await?;
         output.more |= left.len() == expander::JOBS_MAX as usize;
         wanted.extend(left);
         wanted.extend(reaper::late_jobs(&tx).await?);
+        alarms = reaper::late_tasks(&tx).await?;
+        output.more |= alarms.len() == reaper::ALARMS_MAX as usize;
+        wanted.extend(alarms.iter().filter_map(|(_, job)| *job));
     }
     let wanted: Vec<Uuid> = wanted.into_iter().collect();
     let rows = store::job::lock(&tx, &wanted).await?;
@@ -202,14 +224,19 @@ async fn run(context: &mut Context, input: &Input) -> Result<Output, store::Erro
     }
     let mut data = Data::default();
 
-    output.orders = orders::pass(&tx, context, &mut work, &input.orders, claims, configs).await?;
+    output.orders = orders::pass(&tx, context, &mut work, &input.orders, claims, &mut configs).await?;
+    locked.extend(configs.values().map(|config| config.id));
     trigger::pass(&tx, &mut work, fires).await?;
+    admission::pass(&tx, &mut work, &places, &locked).await?;
     dispatcher::pass(&tx, context, &mut work, input, &runners, &mut output).await?;
-    reaper::pass(&tx, context, &mut work, input.sweep, &silent, &runners, &mut output).await?;
+    reaper::overdue(&tx, &mut work, &alarms).await?;
+    reaper::pass(&tx, context, &mut work, input.sweep, &silent, &stranded, &runners, &mut output).await?;
     let (opening, more) = expander::pass(&tx, &mut work).await?;
     output.more |= more;
     gates::settle(&tx, &mut work, &mut data, opening).await?;
-    output.job_ended = work.ended_a_job();
+    output.waits = work.newborn().any(|job| job.row.waiting);
+    // Who was born outside the lock of its config asks for a place in the next turn.
+    output.job_ended = work.ended_a_job() || work.held_jobs(true).any(|job| !locked.contains(&job.job_config_id));
     output.changed = work.write(&tx).await?;
 
     let mut elsewhere = false;
@@ -232,6 +259,10 @@ async fn run(context: &mut Context, input: &Input) -> Result<Output, store::Erro
             .min(),
         Some(_) => store::task::next_not_before(&tx, now).await?,
     };
+    if output.keys_busy {
+        let again = now + picker::KEYS_AGAIN;
+        output.next_wake = Some(output.next_wake.map_or(again, |next| next.min(again)));
+    }
     if let Some(sessions) = &input.look {
         output.resets.extend(store::task::terminating_in(&tx, sessions).await?.iter().filter_map(Reset::of));
         if input.in_doubt {

@@ -47,8 +47,8 @@ struct TaskWork {
 /// Where a job comes from.
 #[derive(Debug, Clone)]
 pub(super) enum Origin {
-    /// Somebody asked for it.
-    Request,
+    /// Somebody asked for it, perhaps for one runner alone.
+    Request { pin: Option<String> },
     /// A schedule fired.
     Schedule {
         key: String,
@@ -98,10 +98,12 @@ impl Work {
         origin: Origin,
     ) -> Uuid {
         let id = Uuid::now_v7();
-        let (schedule, fire_time, waiting) = match origin {
-            Origin::Request => (None, None, false),
-            Origin::Schedule { key, fire_time, waiting } => (Some(key), Some(fire_time), waiting),
+        let (schedule, fire_time, waiting, pin) = match origin {
+            Origin::Request { pin } => (None, None, false, pin),
+            Origin::Schedule { key, fire_time, waiting } => (Some(key), Some(fire_time), waiting, None),
         };
+        // Whether there is a place for it is decided under the lock of its config, whoever lets it be born.
+        let held = !waiting && plan.config.max_active_jobs.is_some();
         let row = JobRow {
             id,
             job_config_id: config,
@@ -118,7 +120,9 @@ impl Work {
             deadline_at: None,
             schedule,
             fire_time,
-            waiting,
+            waiting: waiting || held,
+            held,
+            pin,
             stopping: false,
             timed_out: false,
             expanded: 0,
@@ -134,6 +138,11 @@ impl Work {
     /// The jobs born in this turn.
     pub(super) fn newborn(&self) -> impl Iterator<Item = &JobWork> {
         self.jobs.values().filter(|job| job.is_new)
+    }
+
+    /// The jobs in hand that wait for a place, the oldest first: those born in this turn, or the others.
+    pub(super) fn held_jobs(&self, is_new: bool) -> impl Iterator<Item = &JobRow> {
+        self.jobs.values().filter(move |job| job.is_new == is_new && job.row.held).map(|job| &job.row)
     }
 
     /// Whether a job ended in this turn.
@@ -331,6 +340,10 @@ impl Work {
                 return Err(store::Error::Missed { asked: slice.len() as u64, written });
             }
         }
+        let alarms = self.alarms();
+        for slice in alarms.chunks(ROWS_MAX) {
+            store::alarm::set(tx, slice).await?;
+        }
         for slice in self.attempts.chunks(ROWS_MAX) {
             store::task::archive(tx, slice).await?;
         }
@@ -341,6 +354,17 @@ impl Work {
         }
         let touched = self.jobs.values().filter(|job| job.touched).map(|job| job.row.id).collect();
         Ok(touched)
+    }
+
+    /// When the tasks that begin to wait for a runner will have waited for too long. Most may wait for ever.
+    fn alarms(&self) -> Vec<(Uuid, Timestamp)> {
+        let queued = self.tasks.values().filter(|task| task.touched && task.row.state == TaskState::Queued);
+        queued
+            .filter_map(|TaskWork { row, .. }| {
+                let timeout = self.jobs[&row.job_id].plan.task(row.node).queue_timeout?;
+                Some((row.id, row.queued_at? + timeout))
+            })
+            .collect()
     }
 }
 
@@ -381,7 +405,7 @@ impl NewTask {
             reason: String::new(),
             skip_cause: None,
             counters: Counters { attempt: 0, lease: 0, deaths: 0, refusals: 0, not_before: Timestamp(0) },
-            priority: plan.task(self.node).priority,
+            priority: plan.task(self.node).priority.unwrap_or_default(),
             class: self.class,
             runner_id: None,
             slot: None,

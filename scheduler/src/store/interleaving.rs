@@ -111,6 +111,8 @@ fn a_job() -> JobRow {
         schedule: None,
         fire_time: None,
         waiting: false,
+        held: false,
+        pin: None,
         stopping: false,
         timed_out: false,
         expanded: 3,

@@ -1,5 +1,7 @@
 //! What is written. Each question and each transition has a named function; rows turn into domain values at the door.
 
+pub mod alarm;
+pub mod concurrency;
 pub mod config;
 mod entity;
 mod error;
@@ -8,6 +10,7 @@ mod interleaving;
 pub mod job;
 pub mod log;
 mod open;
+pub mod place;
 pub mod read;
 pub mod request;
 mod row;

@@ -162,13 +162,15 @@ pub async fn claim_released(tx: &Tx, limit: u32) -> Result<Vec<Claimed>, Error> 
     rows.iter().map(claimed).collect()
 }
 
-/// Locks configs with a job that waits while nothing of theirs runs.
+/// Locks configs with a job that waits while nothing of theirs runs. One that waits for a place alone counts as if it ran:
+/// it will, whatever else does.
 pub async fn claim_held(tx: &Tx, limit: u32) -> Result<Vec<Config>, Error> {
     let text = format!(
         "SELECT id, namespace, name, version FROM job_config WHERE id IN (
-             SELECT job.job_config_id FROM job WHERE job.state = 'CREATED' AND job.waiting AND NOT EXISTS (
-                 SELECT 1 FROM job AS other WHERE other.job_config_id = job.job_config_id AND NOT other.waiting
-                 AND other.state IN {LIVE}))
+             SELECT job.job_config_id FROM job WHERE job.state = 'CREATED' AND job.waiting AND NOT job.held
+             AND NOT EXISTS (
+                 SELECT 1 FROM job AS other WHERE other.job_config_id = job.job_config_id AND other.state IN {LIVE}
+                 AND (other.held OR NOT other.waiting)))
          ORDER BY id LIMIT :limit {{skip_locked}}"
     );
     let rows = tx.query(sql::statement(tx.backend(), &text, &[("limit", i64::from(limit).into())])).await?;
@@ -187,7 +189,8 @@ pub async fn live_jobs(tx: &Tx, configs: &[Uuid]) -> Result<Vec<Uuid>, Error> {
 /// How many jobs of configs are live, unproven or waiting; configs that have none are left out.
 pub async fn live(tx: &Tx, configs: &[Uuid]) -> Result<BTreeMap<Uuid, Live>, Error> {
     let text = format!(
-        "WITH {{input}} SELECT job_config_id, count(*) AS live, sum(CASE WHEN waiting THEN 1 ELSE 0 END) AS waiting
+        "WITH {{input}} SELECT job_config_id, count(*) AS live, sum(CASE WHEN waiting AND NOT held THEN 1 ELSE 0 END)
+             AS waiting
          FROM job WHERE job_config_id IN (SELECT config FROM input) AND state IN {LIVE} GROUP BY job_config_id"
     );
     let mut found: BTreeMap<Uuid, Live> = BTreeMap::new();

@@ -4,7 +4,10 @@
 use serde_json::{Map, Value, json};
 
 use super::{
-    keys::{JOB_CONFIG, Object, RETRY, RUNNER, SCHEDULE, SHARDS, Shape, TASK_CONFIG, TASK_DEFAULTS},
+    keys::{
+        CONCURRENCY, JOB_CONFIG, LABEL_EXPRESSION, Object, RETRY, RUNNER, SCHEDULE, SHARDS, Shape, TASK_CONFIG,
+        TASK_DEFAULTS,
+    },
     limits::NAME_MAX,
 };
 
@@ -15,7 +18,17 @@ pub fn schema() -> Value {
         "title": "Baton job file",
         "description": "A job: a graph of tasks. A file may hold several documents.",
     });
-    let objects = [&JOB_CONFIG, &SCHEDULE, &TASK_DEFAULTS, &TASK_CONFIG, &SHARDS, &RUNNER, &RETRY];
+    let objects = [
+        &JOB_CONFIG,
+        &SCHEDULE,
+        &TASK_DEFAULTS,
+        &TASK_CONFIG,
+        &SHARDS,
+        &RUNNER,
+        &LABEL_EXPRESSION,
+        &RETRY,
+        &CONCURRENCY,
+    ];
     let defs: Map<String, Value> = objects.iter().map(|object| (object.name.to_owned(), of_object(object))).collect();
     schema["$ref"] = reference(&JOB_CONFIG);
     schema["$defs"] = Value::Object(defs);
@@ -34,6 +47,8 @@ fn of_object(object: &Object) -> Value {
         "JobConfig" => &["name", "tasks"],
         "TaskConfig" => &["name"],
         "Retry" => &["max_attempts"],
+        "LabelExpression" => &["key", "operator"],
+        "Concurrency" => &["key", "limit"],
         _ => &[],
     };
     if !required.is_empty() {
