@@ -1,111 +1,23 @@
 //! What runners say: hellos are admitted and settled, reports become changes of tasks.
 
-use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
-    time::Duration,
-};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use serde_json::Value;
-use tracing::{info, warn};
+use tracing::info;
 use uuid::Uuid;
 
 use super::{
-    orders::Order,
-    turn::{Context, Input, Output},
+    batch::{Adopted, Context, Fact, HelloAnswer, HelloInput, Input, Leaving, News, Outcome, Output},
+    ending::{cut, end, end_all, finish},
+    order::Order,
     work::Work,
 };
 use crate::{
     domain::{
-        heartbeat::{self, Admission, EndReason, Hello, SlotReport, TaskRef, TaskResult, Verdict},
-        output,
-        task::{self, Ending, Event, TaskState},
-        time::Timestamp,
+        heartbeat::{self, Admission, Hello, SlotReport, TaskRef, Verdict},
+        task::{Ending, Event, TaskState},
     },
-    store::{self, Tx, runner::RunnerRow, task::TaskRow},
+    store::{self, Tx, runner::RunnerRow},
 };
-
-/// How many characters of a reason are kept.
-pub const REASON_CHARS_MAX: usize = 4_096;
-
-/// Something a frame told about a dispatch.
-#[derive(Debug, Clone)]
-pub(super) struct Fact {
-    /// The session that told it; `None` when it is our own finding.
-    pub source: Option<(Uuid, u32)>,
-    /// The dispatch.
-    pub task: TaskRef,
-    /// The job of the task.
-    pub job_id: Uuid,
-    /// What was told.
-    pub news: News,
-}
-
-/// What can be told about a dispatch.
-#[derive(Debug, Clone)]
-pub(super) enum News {
-    /// It runs.
-    Started,
-    /// It ended like this.
-    Result(Box<TaskResult>),
-    /// It ended, and this is all that is known.
-    Ended(Ending, String),
-    /// Its slot is idle although the command was taken in.
-    IdlePastAck,
-    /// What it is to run cannot be worked out.
-    Unrenderable(String),
-}
-
-/// What became of a fact.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Outcome {
-    /// It was news about the task's present dispatch.
-    pub counted: bool,
-    /// What to tell the runner with the RESULT_ACK; empty unless the result was refused.
-    pub refused: String,
-}
-
-/// A runner that dialed.
-#[derive(Debug, Clone)]
-pub(super) struct HelloInput {
-    /// What it said.
-    pub hello: Hello,
-    /// The session it gets if it is admitted.
-    pub session: Uuid,
-}
-
-/// What a runner that dialed is told.
-#[derive(Debug, Clone)]
-pub(super) enum HelloAnswer {
-    /// It is in.
-    Admitted {
-        /// A verdict for each inventory item, in their order, with the grace for those to be ended.
-        verdicts: Vec<(TaskRef, Verdict, Option<i64>)>,
-        /// What it goes on with: slot, dispatch, job.
-        adopted: Vec<Adopted>,
-        /// An operator drained it.
-        drained: bool,
-    },
-    /// It is not, and why.
-    Refused(Admission),
-}
-
-/// A task that a runner goes on with.
-#[derive(Debug, Clone)]
-pub(super) struct Adopted {
-    pub slot: u32,
-    pub task: TaskRef,
-    pub job_id: Uuid,
-    pub started_at: Timestamp,
-    pub timeout: Option<Duration>,
-    pub cancelled: bool,
-}
-
-/// A runner that says it leaves and holds nothing.
-#[derive(Debug, Clone)]
-pub(super) struct Leaving {
-    pub runner: String,
-    pub session: Uuid,
-}
 
 /// Locks the runners that this turn is about, in id order; one that is new gets its row first.
 pub(super) async fn lock_runners(
@@ -316,86 +228,4 @@ fn apply(work: &mut Work, fact: &Fact) -> Outcome {
         News::Unrenderable(_) => {}
     }
     Outcome { counted: true, refused }
-}
-
-/// Ends a dispatch by its result. Returns why the result was refused, if it was: its attempt fails then.
-fn finish(work: &mut Work, id: Uuid, result: &TaskResult) -> String {
-    let parsed = match result.ending() {
-        Ending::Success => output::parse(&result.output),
-        // What a failed attempt wrote is not data for others.
-        _ => Ok(Value::Null),
-    };
-    match parsed {
-        Ok(output) => {
-            end(work, id, result.ending(), &result.reason(), Some(result));
-            let finished = work.task(id).is_some_and(|task| task.state == TaskState::Finished);
-            work.edit(id).output = if finished && !output.is_null() { output.to_string() } else { String::new() };
-            String::new()
-        }
-        Err(why) => {
-            let reason = format!("result refused: {why}");
-            end(work, id, Ending::Failure, &reason, Some(result));
-            reason
-        }
-    }
-}
-
-/// Ends a dispatch: the task ends, or is tried again.
-pub(super) fn end(work: &mut Work, id: Uuid, ending: Ending, reason: &str, result: Option<&TaskResult>) {
-    let task = work.task(id).expect("the task is in hand");
-    let (state, kind, counters, node, job) = (task.state, task.kind, task.counters, task.node, task.job_id);
-    let plan = work.plan(job);
-    let mut policy = plan.retry(node);
-    // A job that stops tries nothing again, but for what cleans up.
-    if work.job(job).is_some_and(|job| job.row.stopping) && !plan.rule(node).outlives_stop() {
-        policy.max_attempts = counters.attempt;
-    }
-    let Some(decision) = task::decide(state, kind, counters, policy, ending, work.now) else { return };
-    if let Some(result) = result {
-        let row = work.edit(id);
-        row.exit_code = result.exit_code.filter(|_| result.end_reason != EndReason::Reset);
-        row.exit_signal = result.signal;
-        row.stdout_bytes = i64::try_from(result.stdout_bytes).unwrap_or(i64::MAX);
-        row.stderr_bytes = i64::try_from(result.stderr_bytes).unwrap_or(i64::MAX);
-    }
-    let mut reason = cut(reason);
-    if decision.poison {
-        reason = format!("poison: its runner died under it {} times", decision.counters.deaths);
-    } else if decision.state == TaskState::Terminated {
-        // Why it was ended is said already; how it ended matters only where nobody saw it.
-        let why = &work.task(id).expect("the task is in hand").reason;
-        reason = if matches!(ending, Ending::Lost { .. }) { cut(&format!("{why}; {reason}")) } else { why.clone() };
-    } else if decision.state == TaskState::Queued && !decision.archive {
-        reason = format!("given back: {reason}");
-    }
-    if decision.archive {
-        work.archive(id, &reason);
-        reason = format!("attempt {}: {reason}", counters.attempt);
-    }
-    work.edit(id).counters = decision.counters;
-    work.enter(id, decision.state, reason);
-    if decision.state == TaskState::Failed && matches!(ending, Ending::Lost { .. }) {
-        warn!(task.id = %id, attempt = counters.attempt, "attempt lost");
-    }
-}
-
-/// Ends every one of these dispatches.
-pub(super) fn end_all(work: &mut Work, tasks: Vec<TaskRow>, ending: impl Fn(&TaskRow) -> Ending, reason: &str) {
-    let ids: Vec<Uuid> = tasks.iter().map(|task| task.id).collect();
-    work.take_tasks(tasks);
-    for id in ids {
-        let task = work.task(id).expect("the task is in hand");
-        if task.state.holds_slot() {
-            let ending = ending(task);
-            end(work, id, ending, reason, None);
-        }
-    }
-}
-
-/// Cuts a text to what is kept of a reason, on the boundary of a character, and says so.
-pub(super) fn cut(reason: &str) -> String {
-    match reason.char_indices().nth(REASON_CHARS_MAX) {
-        None => reason.to_owned(),
-        Some((at, _)) => format!("{}… (cut)", &reason[..at]),
-    }
 }

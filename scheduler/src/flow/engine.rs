@@ -22,15 +22,15 @@ use tracing::{debug, error, info, warn};
 use uuid::Uuid;
 
 use super::{
+    batch::{Agenda, Context, Fact, HelloAnswer, HelloInput, Input, Leaving, News, Output, Reset},
     changes::Changes,
-    dispatcher::{Fact, HelloAnswer, HelloInput, Leaving, News},
-    orders::{Order, OrderAnswer},
+    order::{Order, OrderAnswer},
     picker::Memory,
     plan::Plans,
     pulse::{Pulse, Seen},
     request,
     sessions::{self, Given, Heard, Opening, Session, Sessions, ToEnd, Told},
-    turn::{self, Agenda, Context, Input, Output, Reset},
+    turn,
 };
 use crate::{
     domain::{

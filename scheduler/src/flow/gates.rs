@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use super::{
     data::Data,
-    expander::{self, Piece},
+    shards::{self, Piece},
     work::Work,
 };
 use crate::{
@@ -283,7 +283,7 @@ async fn open(tx: &Tx, work: &mut Work, data: &mut Data, opening: &[Uuid]) -> Re
                     .collect()
             }
         };
-        expander::split(work, id, pieces);
+        shards::split(work, id, pieces);
     }
     Ok(())
 }

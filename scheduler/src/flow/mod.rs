@@ -1,13 +1,17 @@
 //! What happens: the engine and the stations of a task, in order.
 
 mod admission;
+mod batch;
+mod birth;
 mod changes;
 mod data;
 mod dispatcher;
+mod ending;
 mod engine;
 mod expander;
 mod explain;
 mod gates;
+mod order;
 mod orders;
 mod picker;
 mod plan;
@@ -16,6 +20,7 @@ mod reaper;
 pub mod request;
 mod schedules;
 mod sessions;
+mod shards;
 #[cfg(test)]
 mod tests;
 mod trigger;
@@ -23,7 +28,7 @@ mod turn;
 mod work;
 
 pub use changes::Subscription as Changes;
-pub use dispatcher::REASON_CHARS_MAX;
+pub use ending::REASON_CHARS_MAX;
 pub use engine::{Engine, Refusal, Settings};
 pub use explain::{explain_job, explain_task};
 pub use sessions::QUEUE_FRAMES_MAX;

@@ -5,112 +5,28 @@ use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 use uuid::Uuid;
 
 use super::{
-    data::logical_time,
+    batch::Context,
+    birth::{self, Cause, Kin},
+    ending::{terminate_job, terminate_tasks},
+    order::{Order, OrderAnswer},
     plan::Plan,
     request::{Applied, Apply, Caller, Change, Delete, Error, Run, Terminate},
     schedules,
-    turn::Context,
-    work::{Origin, Work},
+    work::Work,
 };
 use crate::{
     domain::{
         definition::diff,
         graph::Graph,
-        job::{self, JobState},
-        params,
-        schedule::Zone,
-        task::{Event, Kind},
+        job::JobState,
+        task::Kind,
         time::{Timestamp, micros},
     },
     store::{self, Tx, config::ConfigRow, request::Claim},
 };
 
-/// Something asked for.
-#[derive(Debug, Clone)]
-pub(super) enum Order {
-    Apply(Apply),
-    Run(Run),
-    Terminate(Terminate),
-    Delete(Delete),
-    DrainRunner { runner: String, drained: bool, reason: String },
-    DrainScheduler { scheduler: Uuid, drained: bool },
-}
-
-/// What an order came to.
-#[derive(Debug, Clone)]
-pub(super) enum OrderAnswer {
-    Applied(Result<Vec<Applied>, Error>),
-    Job(Result<Uuid, Error>),
-    Count(Result<u32, Error>),
-    Done(Result<(), Error>),
-}
-
 /// The job configs that a turn has locked, by namespace and name.
 pub(super) type Configs = BTreeMap<(String, String), ConfigRow>;
-
-impl Order {
-    /// The job it is about.
-    pub(super) fn job(&self) -> Option<Uuid> {
-        match self {
-            Self::Terminate(terminate) => Some(terminate.job_id),
-            _ => None,
-        }
-    }
-
-    /// Whether it changes what is scheduled.
-    pub(super) fn reschedules(&self) -> bool {
-        matches!(self, Self::Apply(_) | Self::Delete(_))
-    }
-
-    /// The runner it is about.
-    pub(super) fn runner(&self) -> Option<&str> {
-        match self {
-            Self::DrainRunner { runner, .. } => Some(runner),
-            _ => None,
-        }
-    }
-
-    /// Whether other schedulers have to hear of it to carry it out.
-    pub(super) fn is_drain(&self) -> bool {
-        matches!(self, Self::DrainRunner { .. } | Self::DrainScheduler { .. })
-    }
-
-    fn caller(&self) -> Option<(&'static str, &Caller)> {
-        match self {
-            Self::Apply(order) => Some(("Apply", &order.caller)),
-            Self::Run(order) => Some(("Run", &order.caller)),
-            Self::Terminate(order) => Some(("Terminate", &order.caller)),
-            Self::Delete(order) => Some(("Delete", &order.caller)),
-            Self::DrainRunner { .. } | Self::DrainScheduler { .. } => None,
-        }
-    }
-
-    /// What tells it from another request, when its caller gave it an id.
-    fn request(&self) -> Option<(&'static str, &Caller)> {
-        self.caller().filter(|(_, caller)| !caller.request_id.is_empty())
-    }
-
-    fn configs(&self) -> Vec<(String, String)> {
-        match self {
-            Self::Apply(order) => {
-                order.configs.iter().map(|(config, _)| (config.namespace.clone(), config.name.clone())).collect()
-            }
-            Self::Run(order) => vec![(order.namespace.clone(), order.name.clone())],
-            Self::Delete(order) => vec![(order.namespace.clone(), order.name.clone())],
-            _ => Vec::new(),
-        }
-    }
-
-    /// The answer that says it failed.
-    pub(super) fn failed(&self, error: Error) -> OrderAnswer {
-        match self {
-            Self::Apply(_) => OrderAnswer::Applied(Err(error)),
-            Self::Run(_) => OrderAnswer::Job(Err(error)),
-            Self::Terminate(_) | Self::Delete(_) => OrderAnswer::Count(Err(error)),
-            Self::DrainRunner { .. } | Self::DrainScheduler { .. } => OrderAnswer::Done(Err(error)),
-        }
-    }
-}
 
 /// Claims the request ids of orders, first of all: a twin that is under way elsewhere is waited for. They are claimed in
 /// one order everywhere, so that two schedulers with the same twins do not wait for each other. None for an order whose
@@ -301,22 +217,18 @@ async fn run(
         return Ok(Err(missing("job config", &order.name)));
     };
     let plan = context.plans.get(tx, config.id, config.version).await?;
-    let params = match params::evaluate(&plan.config.params, &order.params, logical_time(work.now, Zone::utc())) {
-        Ok(params) => params,
-        Err(wrong) => {
-            let invalid = wrong.into_iter().map(|param| (format!("params[{}]", param.name), param.message));
-            return Ok(Err(Error::Invalid(invalid.collect())));
-        }
-    };
     if let Some(runner) = &order.runner
         && let Err(refusal) = may_run_on(tx, &plan, runner).await?
     {
         return Ok(Err(refusal));
     }
-    let name = (order.namespace.as_str(), order.name.as_str());
-    let origin = Origin::Request { pin: order.runner.clone() };
-    let id = work.born(config.id, config.version, name, plan, params, origin);
-    Ok(Ok(id))
+    let Run { namespace, name, params, .. } = order;
+    let kin =
+        Kin { config: config.id, version: config.version, namespace: namespace.clone(), name: name.clone(), plan };
+    Ok(birth::bear(work, kin, params, Cause::Request { pin: order.runner.clone() }).map_err(|wrong| {
+        let invalid = wrong.into_iter().map(|param| (format!("params[{}]", param.name), param.message));
+        Error::Invalid(invalid.collect())
+    }))
 }
 
 /// Whether every task of a plan may be pinned to a runner that is there: what can never start is refused at once.
@@ -384,40 +296,6 @@ async fn terminate(tx: &Tx, work: &mut Work, order: &Terminate) -> Result<Result
         work.take_tasks(shards);
     }
     Ok(Ok(terminate_tasks(work, &concerned, &reason, grace)))
-}
-
-/// Ends every task of a job, those that are there to clean up included.
-pub(super) async fn terminate_job(
-    tx: &Tx,
-    work: &mut Work,
-    job_id: Uuid,
-    reason: &str,
-    grace: Option<i64>,
-) -> Result<u32, store::Error> {
-    let now = work.now;
-    work.take_tasks(store::task::lock_live(tx, job_id).await?);
-    let job = work.job_mut(job_id).expect("the job is in hand");
-    let Some(next) = job.state.after(job::Event::Terminate) else { return Ok(0) };
-    job.state = next;
-    reason.clone_into(&mut job.reason);
-    if next.is_terminal() {
-        job.ended_at = Some(now);
-    }
-    let mut concerned: Vec<Uuid> =
-        work.tasks().filter(|task| task.job_id == job_id && !task.state.is_terminal()).map(|task| task.id).collect();
-    concerned.sort_unstable();
-    Ok(terminate_tasks(work, &concerned, reason, grace))
-}
-
-fn terminate_tasks(work: &mut Work, tasks: &[Uuid], reason: &str, grace: Option<i64>) -> u32 {
-    let mut count = 0;
-    for id in tasks {
-        if work.happen(*id, Event::Terminate, reason) {
-            work.edit(*id).end_grace = grace;
-            count += u32::from(work.task(*id).is_some_and(|task| task.kind != Kind::Group));
-        }
-    }
-    count
 }
 
 /// Takes a job config out of use. Returns how many of its jobs are live; they go on.

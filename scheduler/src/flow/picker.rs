@@ -9,16 +9,13 @@ use std::{
 use uuid::Uuid;
 
 use super::{
+    batch::{Context, Dispatch, IdleSession, Input, News, Output},
     data::Data,
-    dispatcher::News,
     plan::Plan,
-    turn::{Context, Input, Output},
     work::Work,
 };
 use crate::{
     domain::{
-        command::RunSpec,
-        heartbeat::TaskRef,
         placement::{self, Candidate, Class, Holders, Offer, Routing, Usage},
         task::{Event, TaskState},
     },
@@ -41,27 +38,6 @@ pub(super) struct Memory {
     usage: Usage,
     /// The last class looked at, when there were more than one pick looks at.
     cursor: String,
-}
-
-/// A session with idle slots.
-#[derive(Debug, Clone)]
-pub(super) struct IdleSession {
-    /// The session.
-    pub session: Uuid,
-    /// The runner, with the number of slots that are idle before this turn.
-    pub offer: Offer,
-    /// Those slots.
-    pub slots: Vec<u32>,
-}
-
-/// A task that was given out.
-#[derive(Debug, Clone)]
-pub(super) struct Dispatch {
-    pub session: Uuid,
-    pub slot: u32,
-    pub task: TaskRef,
-    pub job_id: Uuid,
-    pub spec: RunSpec,
 }
 
 /// Gives queued tasks to idle slots, those that become idle in this very turn included. Returns whether tasks may be

@@ -9,9 +9,9 @@ use tracing::warn;
 use uuid::Uuid;
 
 use super::{
-    dispatcher, orders,
+    batch::{Context, Output},
+    ending,
     pulse::Judge,
-    turn::{Context, Output},
     work::Work,
 };
 use crate::{
@@ -171,7 +171,7 @@ pub(super) async fn pass(
     for job in late {
         let timeout = work.plan(job).config.timeout.unwrap_or_default();
         work.job_mut(job).expect("the job is in hand").timed_out = true;
-        orders::terminate_job(tx, work, job, &format!("timed out after {timeout:?}"), None).await?;
+        ending::terminate_job(tx, work, job, &format!("timed out after {timeout:?}"), None).await?;
     }
     // The turn may have waited for long: for a lock, for a database that stood still, or frozen as a whole. Then it is
     // our own absence that the rows show.
@@ -193,7 +193,7 @@ pub(super) async fn pass(
         warn!(runner.id = %id, silence_s = silence.as_secs(), tasks = tasks.len(), "runner lost");
         // Every dispatch carries self-stop: by now the runner or its watchdog has ended what it had.
         let reason = format!("runner {id} lost: not heard for {} s", silence.as_secs());
-        dispatcher::end_all(work, tasks, |_| Ending::Lost { death: false }, &reason);
+        ending::end_all(work, tasks, |_| Ending::Lost { death: false }, &reason);
         store::runner::end_session(tx, id).await?;
         output.lost.push((id.clone(), session));
     }

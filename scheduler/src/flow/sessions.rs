@@ -12,7 +12,7 @@ use std::{
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
-use super::{dispatcher::News, picker::IdleSession};
+use super::batch::{IdleSession, News};
 use crate::domain::{
     command::{Command, Disconnect, DisconnectReason, Down},
     heartbeat::{self, Answer, Drain, Frame, Held, Hello, Reading, SlotReport, SlotStatus, TaskRef},

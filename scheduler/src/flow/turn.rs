@@ -14,136 +14,16 @@ use uuid::Uuid;
 
 use super::{
     admission,
+    batch::{Agenda, Context, Input, Output, Reset},
     data::Data,
-    dispatcher::{self, Fact, HelloAnswer, HelloInput, Leaving},
-    expander, gates,
-    orders::{self, Order, OrderAnswer},
-    picker::{self, Dispatch, IdleSession},
+    dispatcher, expander, gates,
+    order::Order,
+    orders, picker,
     plan::Plans,
-    pulse::Judge,
     reaper, trigger,
     work::Work,
 };
-use crate::{
-    domain::{heartbeat::TaskRef, task::TaskState, time::Timestamp, timing::Timing},
-    store::{self, Store, task::TaskRow},
-};
-
-/// What a turn is given.
-#[derive(Debug, Default)]
-pub(super) struct Input {
-    /// What was asked for through the API.
-    pub orders: Vec<Order>,
-    /// Runners that dialed.
-    pub hellos: Vec<HelloInput>,
-    /// What frames told.
-    pub facts: Vec<Fact>,
-    /// Runners that leave.
-    pub leaving: Vec<Leaving>,
-    /// Runners that began or ceased to drain by themselves: id, session, draining.
-    pub draining: Vec<(String, Uuid, bool)>,
-    /// Sessions with idle slots, which this turn may fill; none when nothing is to be given out.
-    pub idle: Vec<IdleSession>,
-    /// The sessions of this scheduler, when it is time to look at what nobody tells: what they are owed, jobs left to be
-    /// written, deadlines gone by, tasks that wait for a retry. Any other turn asks the database only for what came in.
-    pub look: Option<Vec<Uuid>>,
-    /// Whether the last turn was committed is not known: what was given out is compared with what was sent.
-    pub in_doubt: bool,
-    /// By which right silent runners are given up in this turn, if they are.
-    pub sweep: Option<Judge>,
-    /// Whether to look for schedules that are due.
-    pub fire: bool,
-    /// A job ended since the last turn: others may have waited for that.
-    pub job_ended: bool,
-    /// The clock of the database may have been set back.
-    pub clock_set_back: bool,
-}
-
-/// What has to leave after the commit.
-#[derive(Debug, Default)]
-pub(super) struct Output {
-    /// One answer an order, in their order.
-    pub orders: Vec<OrderAnswer>,
-    /// One answer a hello, in their order.
-    pub hellos: Vec<HelloAnswer>,
-    /// What became of each fact, in their order.
-    pub facts: Vec<dispatcher::Outcome>,
-    /// Tasks given out.
-    pub dispatched: Vec<Dispatch>,
-    /// Tasks to be ended.
-    pub resets: Vec<Reset>,
-    /// Tasks that are DISPATCHED in sessions of ours, after a turn whose outcome is not known.
-    pub doubtful: Vec<Reset>,
-    /// Runners given up, with the session that counted.
-    pub lost: Vec<(String, Uuid)>,
-    /// There are more silent runners than one turn gives up.
-    pub sweep_again: bool,
-    /// Sessions that no longer count.
-    pub superseded: Vec<Uuid>,
-    /// Runners an operator drained, when it was time to look.
-    pub drained: Option<Vec<String>>,
-    /// Tasks whose templates fail, to be failed by the next turn.
-    pub unrenderable: Vec<(TaskRef, Uuid, String)>,
-    /// Jobs that changed.
-    pub changed: Vec<Uuid>,
-    /// There is more in the database than one turn takes up: the next is to look at once.
-    pub more: bool,
-    /// A job ended: others may have waited for that.
-    pub job_ended: bool,
-    /// A job was born that waits for something.
-    pub waits: bool,
-    /// Keys were in the hands of another scheduler: the next pick is to come soon.
-    pub keys_busy: bool,
-    /// When the next task that waits for a retry may be picked.
-    pub next_wake: Option<Timestamp>,
-    /// What schedules wait for, if that was looked for.
-    pub agenda: Option<Agenda>,
-    /// The time of the turn.
-    pub now: Timestamp,
-    /// When that time was read, by the clock of this machine.
-    pub read_at: Option<Instant>,
-}
-
-/// What schedules wait for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Agenda {
-    /// When the next one is due.
-    pub due: Option<Timestamp>,
-    /// Something waits for the end of a job.
-    pub waiters: bool,
-}
-
-/// A task to be ended on its runner.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Reset {
-    pub session: Uuid,
-    pub slot: u32,
-    pub task: TaskRef,
-    pub job_id: Uuid,
-    pub grace: Option<Duration>,
-}
-
-impl Reset {
-    /// For a task that is to be ended, if a session has it.
-    fn of(task: &TaskRow) -> Option<Self> {
-        let grace = task.end_grace.map(|micros| Duration::from_micros(micros.unsigned_abs()));
-        let (session, slot) = (task.session_id?, task.slot?);
-        Some(Self { session, slot, task: task.reference(), job_id: task.job_id, grace })
-    }
-}
-
-/// What a turn needs besides its input.
-#[derive(Debug)]
-pub(super) struct Context {
-    pub store: Store,
-    pub timing: Timing,
-    pub scheduler: Uuid,
-    pub plans: Plans,
-    /// What the picker remembers.
-    pub memory: picker::Memory,
-    /// Whether other schedulers may share the database.
-    pub clustered: bool,
-}
+use crate::{domain::task::TaskState, store};
 
 /// Runs a turn that must not take longer than `limit`. What a turn changed of the plans in memory is forgotten with it:
 /// a version that it stored and planned for may be another one when it comes about.

@@ -44,20 +44,6 @@ struct TaskWork {
     touched: bool,
 }
 
-/// Where a job comes from.
-#[derive(Debug, Clone)]
-pub(super) enum Origin {
-    /// Somebody asked for it, perhaps for one runner alone.
-    Request { pin: Option<String> },
-    /// A schedule fired.
-    Schedule {
-        key: String,
-        fire_time: Timestamp,
-        /// It has to wait its turn.
-        waiting: bool,
-    },
-}
-
 /// What a turn has in hand.
 #[derive(Debug)]
 pub(super) struct Work {
@@ -87,52 +73,12 @@ impl Work {
         self.jobs.insert(row.id, JobWork { row, plan, is_new: false, touched: false });
     }
 
-    /// Lets a job be born, with every parameter it has.
-    pub(super) fn born(
-        &mut self,
-        config: Uuid,
-        version: u32,
-        (namespace, name): (&str, &str),
-        plan: Arc<Plan>,
-        params: BTreeMap<String, String>,
-        origin: Origin,
-    ) -> Uuid {
-        let id = Uuid::now_v7();
-        let (schedule, fire_time, waiting, pin) = match origin {
-            Origin::Request { pin } => (None, None, false, pin),
-            Origin::Schedule { key, fire_time, waiting } => (Some(key), Some(fire_time), waiting, None),
-        };
-        // Whether there is a place for it is decided under the lock of its config, whoever lets it be born.
-        let held = !waiting && plan.config.max_active_jobs.is_some();
-        let row = JobRow {
-            id,
-            job_config_id: config,
-            version,
-            namespace: namespace.to_owned(),
-            name: name.to_owned(),
-            labels: plan.config.labels.clone(),
-            state: JobState::Created,
-            reason: String::new(),
-            params,
-            created_at: self.now,
-            started_at: None,
-            ended_at: None,
-            deadline_at: None,
-            schedule,
-            fire_time,
-            waiting: waiting || held,
-            held,
-            pin,
-            stopping: false,
-            timed_out: false,
-            expanded: 0,
-            tasks_total: u32::try_from(plan.tasks.len()).unwrap_or(u32::MAX),
-            tasks_ended: 0,
-            tasks_failed: 0,
-            seq: 0,
-        };
-        self.jobs.insert(id, JobWork { row, plan, is_new: true, touched: true });
-        id
+    /// Takes a job in hand that is born in this turn. Where only so many jobs of its config may run, whether there is a
+    /// place for it is decided under the lock of the config, whoever lets it be born.
+    pub(super) fn new_job(&mut self, mut row: JobRow, plan: Arc<Plan>) {
+        row.held = !row.waiting && plan.config.max_active_jobs.is_some();
+        row.waiting |= row.held;
+        self.jobs.insert(row.id, JobWork { row, plan, is_new: true, touched: true });
     }
 
     /// The jobs born in this turn.
@@ -143,6 +89,12 @@ impl Work {
     /// The jobs in hand that wait for a place, the oldest first: those born in this turn, or the others.
     pub(super) fn held_jobs(&self, is_new: bool) -> impl Iterator<Item = &JobRow> {
         self.jobs.values().filter(move |job| job.is_new == is_new && job.row.held).map(|job| &job.row)
+    }
+
+    /// The jobs of a config in hand that have not ended.
+    pub(super) fn live_of(&self, config: Uuid) -> Vec<Uuid> {
+        let live = self.jobs.values().filter(|job| job.row.job_config_id == config && !job.row.state.is_terminal());
+        live.map(|job| job.row.id).collect()
     }
 
     /// Whether a job ended in this turn.
@@ -266,7 +218,8 @@ impl Work {
             exit_code: row.exit_code.take(),
             exit_signal: row.exit_signal.take(),
             started_at: row.started_at,
-            ended_at: now,
+            ended_at: row.ended_at.unwrap_or(now),
+            gone: std::mem::replace(&mut row.gone, true),
         };
         self.attempts.push(attempt);
     }
@@ -410,6 +363,7 @@ impl NewTask {
             runner_id: None,
             slot: None,
             session_id: None,
+            gone: true,
             end_grace: None,
             exit_code: None,
             exit_signal: None,

@@ -13,7 +13,7 @@ use crate::{
     },
     flow::{
         changes::Subscription,
-        orders::{Order, OrderAnswer},
+        order::{Order, OrderAnswer},
         pulse::Seen,
         request::{self, Applied, Apply, Delete, Run, Terminate},
     },

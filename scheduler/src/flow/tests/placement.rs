@@ -44,18 +44,6 @@ impl Scene {
         self.world.store.job(id).await.unwrap().expect("the job is there")
     }
 
-    /// Waits until a job is in a state.
-    async fn job_comes_to(&self, id: Uuid, state: JobState) {
-        tokio::time::timeout(PATIENCE, async {
-            let mut changes = self.engine.subscribe(id);
-            while self.job(id).await.state != state {
-                changes.changed().await;
-            }
-        })
-        .await
-        .unwrap_or_else(|_| panic!("the job comes to {state:?}"));
-    }
-
     /// Lets it be later for the rows of a task or runner, by setting a column back.
     async fn age(&self, text: &str, to: Timestamp) {
         let tx = self.world.store.begin().await.unwrap();

@@ -7,11 +7,12 @@ use crate::{
         heartbeat::Drain,
     },
     flow::{
-        orders::{Order, OrderAnswer},
+        batch::{Context, Input},
+        order::{Order, OrderAnswer},
         picker::Memory,
         plan::Plans,
         sessions::{Given, Opening, Session, ToEnd},
-        turn::{Context, Input, within},
+        turn::within,
     },
     store::Store,
 };

@@ -1,0 +1,136 @@
+//! How a dispatch comes to its end, whoever finds out: by its result, by the loss of its runner, or because somebody
+//! wants it ended. Stations share this; none of them owns it.
+
+use serde_json::Value;
+use tracing::warn;
+use uuid::Uuid;
+
+use super::work::Work;
+use crate::{
+    domain::{
+        heartbeat::{EndReason, TaskResult},
+        job, output,
+        task::{self, Ending, Event, Kind, TaskState},
+    },
+    store::{self, Tx, task::TaskRow},
+};
+
+/// How many characters of a reason are kept.
+pub const REASON_CHARS_MAX: usize = 4_096;
+
+/// Ends a dispatch by its result. Returns why the result was refused, if it was: its attempt fails then.
+pub(super) fn finish(work: &mut Work, id: Uuid, result: &TaskResult) -> String {
+    let parsed = match result.ending() {
+        Ending::Success => output::parse(&result.output),
+        // What a failed attempt wrote is not data for others.
+        _ => Ok(Value::Null),
+    };
+    match parsed {
+        Ok(output) => {
+            end(work, id, result.ending(), &result.reason(), Some(result));
+            let finished = work.task(id).is_some_and(|task| task.state == TaskState::Finished);
+            work.edit(id).output = if finished && !output.is_null() { output.to_string() } else { String::new() };
+            String::new()
+        }
+        Err(why) => {
+            let reason = format!("result refused: {why}");
+            end(work, id, Ending::Failure, &reason, Some(result));
+            reason
+        }
+    }
+}
+
+/// Ends a dispatch: the task ends, or is tried again.
+pub(super) fn end(work: &mut Work, id: Uuid, ending: Ending, reason: &str, result: Option<&TaskResult>) {
+    let task = work.task(id).expect("the task is in hand");
+    let (state, kind, counters, node, job) = (task.state, task.kind, task.counters, task.node, task.job_id);
+    let plan = work.plan(job);
+    let mut policy = plan.retry(node);
+    // A job that stops tries nothing again, but for what cleans up.
+    if work.job(job).is_some_and(|job| job.row.stopping) && !plan.rule(node).outlives_stop() {
+        policy.max_attempts = counters.attempt;
+    }
+    let Some(decision) = task::decide(state, kind, counters, policy, ending, work.now) else { return };
+    if let Some(result) = result {
+        let row = work.edit(id);
+        row.exit_code = result.exit_code.filter(|_| result.end_reason != EndReason::Reset);
+        row.exit_signal = result.signal;
+        row.stdout_bytes = i64::try_from(result.stdout_bytes).unwrap_or(i64::MAX);
+        row.stderr_bytes = i64::try_from(result.stderr_bytes).unwrap_or(i64::MAX);
+    }
+    let mut reason = cut(reason);
+    if decision.poison {
+        reason = format!("poison: its runner died under it {} times", decision.counters.deaths);
+    } else if decision.state == TaskState::Terminated {
+        // Why it was ended is said already; how it ended matters only where nobody saw it.
+        let why = &work.task(id).expect("the task is in hand").reason;
+        reason = if matches!(ending, Ending::Lost { .. }) { cut(&format!("{why}; {reason}")) } else { why.clone() };
+    } else if decision.state == TaskState::Queued && !decision.archive {
+        reason = format!("given back: {reason}");
+    }
+    if decision.archive {
+        work.archive(id, &reason);
+        reason = format!("attempt {}: {reason}", counters.attempt);
+    }
+    work.edit(id).counters = decision.counters;
+    work.enter(id, decision.state, reason);
+    if decision.state == TaskState::Failed && matches!(ending, Ending::Lost { .. }) {
+        warn!(task.id = %id, attempt = counters.attempt, "attempt lost");
+    }
+}
+
+/// Ends every one of these dispatches.
+pub(super) fn end_all(work: &mut Work, tasks: Vec<TaskRow>, ending: impl Fn(&TaskRow) -> Ending, reason: &str) {
+    let ids: Vec<Uuid> = tasks.iter().map(|task| task.id).collect();
+    work.take_tasks(tasks);
+    for id in ids {
+        let task = work.task(id).expect("the task is in hand");
+        if task.state.holds_slot() {
+            let ending = ending(task);
+            end(work, id, ending, reason, None);
+        }
+    }
+}
+
+/// Cuts a text to what is kept of a reason, on the boundary of a character, and says so.
+pub(super) fn cut(reason: &str) -> String {
+    match reason.char_indices().nth(REASON_CHARS_MAX) {
+        None => reason.to_owned(),
+        Some((at, _)) => format!("{}… (cut)", &reason[..at]),
+    }
+}
+
+/// Ends every task of a job, those that are there to clean up included.
+pub(super) async fn terminate_job(
+    tx: &Tx,
+    work: &mut Work,
+    job_id: Uuid,
+    reason: &str,
+    grace: Option<i64>,
+) -> Result<u32, store::Error> {
+    let now = work.now;
+    work.take_tasks(store::task::lock_live(tx, job_id).await?);
+    let job = work.job_mut(job_id).expect("the job is in hand");
+    let Some(next) = job.state.after(job::Event::Terminate) else { return Ok(0) };
+    job.state = next;
+    reason.clone_into(&mut job.reason);
+    if next.is_terminal() {
+        job.ended_at = Some(now);
+    }
+    let mut concerned: Vec<Uuid> =
+        work.tasks().filter(|task| task.job_id == job_id && !task.state.is_terminal()).map(|task| task.id).collect();
+    concerned.sort_unstable();
+    Ok(terminate_tasks(work, &concerned, reason, grace))
+}
+
+/// Ends these tasks. Returns how many it concerned; groups do not count.
+pub(super) fn terminate_tasks(work: &mut Work, tasks: &[Uuid], reason: &str, grace: Option<i64>) -> u32 {
+    let mut count = 0;
+    for id in tasks {
+        if work.happen(*id, Event::Terminate, reason) {
+            work.edit(*id).end_grace = grace;
+            count += u32::from(work.task(*id).is_some_and(|task| task.kind != Kind::Group));
+        }
+    }
+    count
+}

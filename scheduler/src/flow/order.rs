@@ -1,0 +1,90 @@
+//! What was asked for through the API, as it waits for a turn, and what it came to.
+
+use uuid::Uuid;
+
+use super::request::{Applied, Apply, Caller, Delete, Error, Run, Terminate};
+
+/// Something asked for.
+#[derive(Debug, Clone)]
+pub(super) enum Order {
+    Apply(Apply),
+    Run(Run),
+    Terminate(Terminate),
+    Delete(Delete),
+    DrainRunner { runner: String, drained: bool, reason: String },
+    DrainScheduler { scheduler: Uuid, drained: bool },
+}
+
+/// What an order came to.
+#[derive(Debug, Clone)]
+pub(super) enum OrderAnswer {
+    Applied(Result<Vec<Applied>, Error>),
+    Job(Result<Uuid, Error>),
+    Count(Result<u32, Error>),
+    Done(Result<(), Error>),
+}
+
+impl Order {
+    /// The job it is about.
+    pub(super) fn job(&self) -> Option<Uuid> {
+        match self {
+            Self::Terminate(terminate) => Some(terminate.job_id),
+            _ => None,
+        }
+    }
+
+    /// Whether it changes what is scheduled.
+    pub(super) fn reschedules(&self) -> bool {
+        matches!(self, Self::Apply(_) | Self::Delete(_))
+    }
+
+    /// The runner it is about.
+    pub(super) fn runner(&self) -> Option<&str> {
+        match self {
+            Self::DrainRunner { runner, .. } => Some(runner),
+            _ => None,
+        }
+    }
+
+    /// Whether other schedulers have to hear of it to carry it out.
+    pub(super) fn is_drain(&self) -> bool {
+        matches!(self, Self::DrainRunner { .. } | Self::DrainScheduler { .. })
+    }
+
+    fn caller(&self) -> Option<(&'static str, &Caller)> {
+        match self {
+            Self::Apply(order) => Some(("Apply", &order.caller)),
+            Self::Run(order) => Some(("Run", &order.caller)),
+            Self::Terminate(order) => Some(("Terminate", &order.caller)),
+            Self::Delete(order) => Some(("Delete", &order.caller)),
+            Self::DrainRunner { .. } | Self::DrainScheduler { .. } => None,
+        }
+    }
+
+    /// What tells it from another request, when its caller gave it an id.
+    pub(super) fn request(&self) -> Option<(&'static str, &Caller)> {
+        self.caller().filter(|(_, caller)| !caller.request_id.is_empty())
+    }
+
+    /// The job configs it is about, by namespace and name.
+    pub(super) fn configs(&self) -> Vec<(String, String)> {
+        match self {
+            Self::Apply(order) => {
+                order.configs.iter().map(|(config, _)| (config.namespace.clone(), config.name.clone())).collect()
+            }
+            Self::Run(order) => vec![(order.namespace.clone(), order.name.clone())],
+            Self::Delete(order) => vec![(order.namespace.clone(), order.name.clone())],
+            _ => Vec::new(),
+        }
+    }
+
+    /// The answer that says it failed.
+    pub(super) fn failed(&self, error: Error) -> OrderAnswer {
+        match self {
+            Self::Apply(_) => OrderAnswer::Applied(Err(error)),
+            Self::Run(_) => OrderAnswer::Job(Err(error)),
+            Self::Terminate(_) | Self::Delete(_) => OrderAnswer::Count(Err(error)),
+            Self::DrainRunner { .. } | Self::DrainScheduler { .. } => OrderAnswer::Done(Err(error)),
+        }
+    }
+}
