@@ -2,6 +2,7 @@
 
 mod explain;
 mod graphs;
+mod limits;
 mod placement;
 mod races;
 mod schedules;

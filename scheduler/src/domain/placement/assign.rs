@@ -146,7 +146,7 @@ mod tests {
             waiting.remove(first);
             first == 0 && *second > 0 && waiting.iter().all(|task| task.priority == 100)
         });
-        assert_eq!(served, Some(601), "ten points of priority are ten minutes");
+        assert_eq!(served, Some(600), "ten points of priority are ten minutes");
     }
 
     #[test]
