@@ -133,10 +133,11 @@ pub async fn explain_job(store: &Store, job: &Job, definition: &Definition) -> R
         standing = Some(store.places(job.config_id, job.id).await?);
     }
     let live: Vec<&str> = live.iter().map(String::as_str).collect();
-    let waits = standing.map(|(places, before)| match job.held {
-        true => Waits::Place { places, before, live },
-        false => Waits::Turn { live },
-    });
+    let waits = standing.map(
+        |(places, before)| {
+            if job.held { Waits::Place { places, before, live } } else { Waits::Turn { live } }
+        },
+    );
     let named = |nodes: Vec<u32>| nodes.iter().map(|node| definition.tasks[*node as usize].name.as_str()).collect();
     Ok(explain::explain_job(&explain::JobFacts {
         id: &short_id(job),

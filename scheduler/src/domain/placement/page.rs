@@ -29,7 +29,7 @@ fn draw() -> String {
     }
     page.push_str("\n| routing | chooses | here | when that one has no idle slot |\n|---|---|---|---|\n");
     for strategy in Routing::ALL {
-        let mut cells = vec![String::new(), String::new()];
+        let mut cells = [String::new(), String::new()];
         let draws: &[(&str, Draw<'_>)] = match strategy {
             Routing::RoundRobin => &[
                 ("after b: ", Draw { previous: Some("b"), key: "", chance: 0 }),
@@ -57,7 +57,9 @@ fn draw() -> String {
     page.push_str("\n## One key, several limits, tried\n\n| holds the key | its limits | a task with limit 1 | with limit 2 | with limit 5 |\n|---|---|---|---|---|\n");
     for held in [&[][..], &[1], &[2], &[5], &[2, 5], &[5, 5], &[5, 5, 5, 5, 5]] {
         let mut holders = Holders::default();
-        held.iter().for_each(|limit| holders.take(*limit));
+        for limit in held {
+            holders.take(*limit);
+        }
         let cells: Vec<&str> = [1, 2, 5].map(|own| if holders.admits(own) { "starts" } else { "waits" }).into();
         let limits: Vec<String> = held.iter().map(u32::to_string).collect();
         writeln!(page, "| {} | {} | {} |", held.len(), limits.join(", "), cells.join(" | ")).unwrap();

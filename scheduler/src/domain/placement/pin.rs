@@ -24,7 +24,7 @@ mod tests {
             last_seen_at: at(last_seen),
             hold_until: None,
         };
-        let minute = Duration::from_secs(60);
+        let minute = Duration::from_mins(1);
         for (runner, queued_at, now, in_vain) in [
             // It is there, or not lost yet.
             (Some(signs(true, 0)), 0, 1_000, false),

@@ -45,17 +45,16 @@ impl Usage {
         self.dispatches += 1;
         let used = self.of(runner, now);
         let used = Used { last: self.dispatches, often: used.often + 1.0 };
-        match self.runners.get_mut(runner) {
-            Some(known) => *known = (used, now),
-            None => {
-                if self.runners.len() >= REMEMBERED_MAX {
-                    let oldest = self.runners.iter().min_by_key(|(_, (used, _))| used.last);
-                    let oldest = oldest.map(|(runner, _)| runner.clone());
-                    oldest.and_then(|runner| self.runners.remove(&runner));
-                }
-                self.runners.insert(runner.to_owned(), (used, now));
-            }
+        if let Some(known) = self.runners.get_mut(runner) {
+            *known = (used, now);
+            return;
         }
+        if self.runners.len() >= REMEMBERED_MAX {
+            let oldest = self.runners.iter().min_by_key(|(_, (used, _))| used.last);
+            let oldest = oldest.map(|(runner, _)| runner.clone());
+            oldest.and_then(|runner| self.runners.remove(&runner));
+        }
+        self.runners.insert(runner.to_owned(), (used, now));
     }
 
     /// The last task of a class that goes round went to this runner.
