@@ -3,6 +3,7 @@
 mod admission;
 mod batch;
 mod birth;
+mod calendars;
 mod changes;
 mod data;
 mod dispatcher;
@@ -17,10 +18,12 @@ mod picker;
 mod plan;
 mod pulse;
 mod reaper;
+mod replan;
 pub mod request;
 mod schedules;
 mod sessions;
 mod shards;
+mod switch;
 #[cfg(test)]
 mod tests;
 mod trigger;

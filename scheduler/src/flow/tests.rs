@@ -1,11 +1,13 @@
 //! The engine with a runner played by the test, on each database.
 
+mod clocks;
 mod explain;
 mod graphs;
 mod limits;
 mod placement;
 mod races;
 mod schedules;
+mod switches;
 
 use std::{collections::BTreeMap, time::Duration};
 

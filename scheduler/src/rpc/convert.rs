@@ -1,5 +1,6 @@
 //! Messages into values and back. Total: what has no meaning is an error that names its field.
 
+pub(super) mod callbacks;
 mod placement;
 pub(super) mod schedules;
 
@@ -332,6 +333,7 @@ pub(crate) fn job_config(config: &JobConfig) -> v1::JobConfig {
         queue_limit: config.queue_limit.unwrap_or_default(),
         start_deadline: config.start_deadline.map(duration),
         max_active_jobs: config.max_active_jobs.unwrap_or_default(),
+        callbacks: config.callbacks.iter().map(callbacks::callback).collect(),
     }
 }
 
@@ -357,6 +359,7 @@ pub(crate) fn task_config(task: &TaskConfig) -> v1::TaskConfig {
         priority: task.priority,
         queue_timeout: task.queue_timeout.map(duration),
         concurrency: task.concurrency.as_ref().map(placement::concurrency),
+        callbacks: task.callbacks.iter().map(callbacks::callback).collect(),
     }
 }
 
@@ -427,6 +430,7 @@ pub(crate) fn read_job_config(field: &str, config: v1::JobConfig) -> Result<JobC
     let schedules = schedules
         .map(|(position, schedule)| reader.schedule(&format!("{field}.schedules[{position}]"), schedule))
         .collect();
+    let callbacks = reader.callbacks(&format!("{field}.callbacks"), config.callbacks);
     let overlap = reader.overlap(format!("{field}.overlap"), config.overlap);
     let config = JobConfig {
         namespace: config.namespace,
@@ -442,6 +446,7 @@ pub(crate) fn read_job_config(field: &str, config: v1::JobConfig) -> Result<JobC
         queue_limit: Some(config.queue_limit).filter(|limit| *limit > 0),
         start_deadline: reader.duration(format!("{field}.start_deadline"), config.start_deadline),
         max_active_jobs: Some(config.max_active_jobs).filter(|limit| *limit > 0),
+        callbacks,
     };
     if reader.violations.is_empty() { Ok(config) } else { Err(reader.violations) }
 }
@@ -481,6 +486,7 @@ impl Reader {
             placement,
             queue_timeout: self.duration(format!("{field}.queue_timeout"), task.queue_timeout),
             concurrency: task.concurrency.map(placement::read_concurrency),
+            callbacks: self.callbacks(&format!("{field}.callbacks"), task.callbacks),
         }
     }
 
@@ -536,7 +542,11 @@ impl Reader {
 mod tests {
     use super::*;
     use crate::domain::{
-        definition::{Concurrency, Overlap, Schedule},
+        callback::Event,
+        definition::{
+            Callback, Concurrency, Overlap, Schedule,
+            callback::{Action, Email, StartJob, Webhook},
+        },
         schedule::{After, Misfire, RuleSpec, Spec},
     };
 
@@ -557,6 +567,22 @@ mod tests {
         });
         specs.push(Spec { misfire: Some(Misfire::Skip), ..RuleSpec::At(at).into() });
         specs.into_iter().map(|spec| Schedule { name: String::new(), spec }).collect()
+    }
+
+    fn full_callbacks() -> Vec<Callback> {
+        let pairs = BTreeMap::from([("a".to_owned(), "b".to_owned())]);
+        let webhook = Webhook {
+            url: "https://h/x".to_owned(),
+            headers: pairs.clone(),
+            secret_headers: pairs.clone(),
+            secret: "file:k".to_owned(),
+        };
+        let email = Email { to: vec!["a@b".to_owned()], subject: "s".to_owned() };
+        let job = StartJob { name: "j".to_owned(), params: pairs };
+        [Action::Http(webhook), Action::Email(email), Action::Job(job)]
+            .into_iter()
+            .map(|action| Callback { events: Event::ALL.to_vec(), blocking: action.key() == "job", action })
+            .collect()
     }
 
     fn full() -> JobConfig {
@@ -595,6 +621,7 @@ mod tests {
             placement: placement::full(),
             queue_timeout: Some(Duration::from_mins(9)),
             concurrency: Some(Concurrency { key: "db".to_owned(), limit: 2 }),
+            callbacks: full_callbacks(),
         });
         JobConfig {
             namespace: "data".to_owned(),
@@ -622,6 +649,7 @@ mod tests {
             queue_limit: Some(3),
             start_deadline: Some(Duration::from_secs(90)),
             max_active_jobs: Some(4),
+            callbacks: full_callbacks(),
         }
     }
 

@@ -9,6 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use super::schedule::{Spec, overlap};
 
+mod calendars;
+pub mod callback;
 mod diff;
 #[cfg(test)]
 mod fuzz;
@@ -24,6 +26,8 @@ mod validate;
 mod yaml;
 
 pub use self::{
+    calendars::{calendar, read_calendars},
+    callback::Callback,
     diff::{Difference, diff},
     placement::{Concurrency, LabelExpression, Placement},
     problem::{Part, Path, Problem, Span, Step, closest, did_you_mean, render},
@@ -62,6 +66,8 @@ pub struct JobConfig {
     pub start_deadline: Option<Duration>,
     /// How many of its jobs may run at once; `None` means any number.
     pub max_active_jobs: Option<u32>,
+    /// What is told to others about its jobs.
+    pub callbacks: Vec<Callback>,
 }
 
 /// One schedule of a job config.
@@ -140,6 +146,8 @@ pub struct TaskConfig {
     pub queue_timeout: Option<Duration>,
     /// The key that it needs, if it needs one.
     pub concurrency: Option<Concurrency>,
+    /// What is told to others about it.
+    pub callbacks: Vec<Callback>,
 }
 
 /// What a task runs.

@@ -5,8 +5,8 @@ use serde_json::{Map, Value, json};
 
 use super::{
     keys::{
-        CONCURRENCY, JOB_CONFIG, LABEL_EXPRESSION, Object, RETRY, RUNNER, SCHEDULE, SHARDS, Shape, TASK_CONFIG,
-        TASK_DEFAULTS,
+        CALLBACK, CONCURRENCY, EMAIL_CALLBACK, HTTP_CALLBACK, JOB_CALLBACK, JOB_CONFIG, LABEL_EXPRESSION, Object,
+        RETRY, RUNNER, SCHEDULE, SHARDS, Shape, TASK_CONFIG, TASK_DEFAULTS,
     },
     limits::NAME_MAX,
 };
@@ -28,6 +28,10 @@ pub fn schema() -> Value {
         &LABEL_EXPRESSION,
         &RETRY,
         &CONCURRENCY,
+        &CALLBACK,
+        &HTTP_CALLBACK,
+        &EMAIL_CALLBACK,
+        &JOB_CALLBACK,
     ];
     let defs: Map<String, Value> = objects.iter().map(|object| (object.name.to_owned(), of_object(object))).collect();
     schema["$ref"] = reference(&JOB_CONFIG);
@@ -49,6 +53,10 @@ fn of_object(object: &Object) -> Value {
         "Retry" => &["max_attempts"],
         "LabelExpression" => &["key", "operator"],
         "Concurrency" => &["key", "limit"],
+        "Callback" => &["events"],
+        "HttpCallback" => &["url"],
+        "EmailCallback" => &["to"],
+        "JobCallback" => &["name"],
         _ => &[],
     };
     if !required.is_empty() {
@@ -76,6 +84,7 @@ fn of_shape(shape: Shape) -> Value {
         Shape::Time => json!({"type": "string", "format": "date-time", "examples": ["2026-12-01T09:00:00+08:00"]}),
         Shape::Integer(low, high) => json!({"type": "integer", "minimum": low, "maximum": high}),
         Shape::Word(words, _) => json!({"type": "string", "enum": words}),
+        Shape::Words(words) => json!({"type": "array", "items": {"type": "string", "enum": words}, "minItems": 1}),
         Shape::Texts => json!({"type": "array", "items": text()}),
         Shape::ShortTexts(inner) => json!({"anyOf": [
             {"type": "array", "items": text()},
