@@ -74,6 +74,9 @@ CREATE INDEX callback_holds ON callback (task_id) WHERE blocking;
 CREATE INDEX callback_of_config ON callback (namespace, name, id);
 CREATE INDEX callback_of_job ON callback (job_id, id);
 CREATE INDEX callback_without_job ON callback (created_at) WHERE job_id IS NULL;
+CREATE TABLE concurrency_limit (
+    key text NOT NULL PRIMARY KEY
+    );
 CREATE TABLE fire (
     job_config_id blob NOT NULL REFERENCES job_config (id) ON DELETE CASCADE,
     schedule text NOT NULL,
@@ -135,7 +138,7 @@ CREATE TABLE job_config (
     created_at bigint NOT NULL,
     updated_at bigint NOT NULL,
     deleted_at bigint
-    , disabled_at bigint, disabled_until bigint, disabled_reason text NOT NULL DEFAULT '');
+    , disabled_at bigint, disabled_until bigint, disabled_reason text NOT NULL DEFAULT '', max_active_jobs integer);
 CREATE UNIQUE INDEX job_config_name ON job_config (namespace, name) WHERE deleted_at IS NULL;
 CREATE TABLE job_config_use (
     job_config_id blob NOT NULL REFERENCES job_config (id) ON DELETE CASCADE,
@@ -198,7 +201,7 @@ CREATE TABLE runner (
     last_seen_at bigint NOT NULL,
     hold_until bigint,
     created_at bigint NOT NULL
-    );
+    , boot_number bigint, boot_numbered text);
 CREATE INDEX runner_session ON runner (scheduler_id) WHERE session_id IS NOT NULL;
 CREATE INDEX runner_silent ON runner (last_seen_at) WHERE session_id IS NOT NULL;
 CREATE TABLE schedule (

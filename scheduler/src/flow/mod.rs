@@ -14,6 +14,7 @@ mod explain;
 mod gates;
 mod order;
 mod orders;
+mod parked;
 mod picker;
 mod plan;
 mod pulse;

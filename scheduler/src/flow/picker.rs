@@ -11,6 +11,7 @@ use uuid::Uuid;
 use super::{
     batch::{Context, Dispatch, IdleSession, Input, News, Output},
     data::Data,
+    parked,
     plan::Plan,
     work::Work,
 };
@@ -62,6 +63,7 @@ pub(super) async fn pass(
         return Ok(!names.is_empty());
     }
     let offers: Vec<Offer> = sessions.iter().map(|session| session.offer.clone()).collect();
+    let parked = context.plans.parked();
     let mut left = false;
     let mut wanted: Vec<(Class, String, usize)> = Vec::new();
     for name in names {
@@ -82,7 +84,7 @@ pub(super) async fn pass(
             continue;
         }
         let room = u32::try_from(room.min(TASKS_MAX)).unwrap_or(u32::MAX);
-        for task in store::task::lock_queued(tx, name, work.now, room).await? {
+        for task in store::task::lock_queued(tx, name, work.now, room, &parked).await? {
             let chance = if class.routing == Routing::Random { Uuid::new_v4().as_u64_pair().1 } else { 0 };
             candidates.push(Candidate {
                 class: classes.len(),
@@ -100,21 +102,22 @@ pub(super) async fn pass(
         let keyed = |at: &usize| classes[candidates[*at].class].routing == Routing::ConsistentHash;
         let keyed: Vec<usize> = (0..tasks.len()).filter(keyed).collect();
         load(tx, context, work, data, keyed.iter().map(|at| &tasks[*at]), &mut jobs).await?;
-        let mut unrenderable = BTreeSet::new();
+        let mut nowhere = BTreeSet::new();
         for at in keyed {
             let task = &tasks[at];
-            let (job, plan): &(JobRow, Arc<Plan>) = &jobs[&task.job_id];
-            match data.routing_key(job, plan, task) {
-                Ok(key) => candidates[at].key = key,
-                Err(reason) => {
+            match jobs.get(&task.job_id).map(|(job, plan)| data.routing_key(job, plan, task)) {
+                Some(Ok(key)) => candidates[at].key = key,
+                Some(Err(reason)) => {
                     output.unrenderable.push((task.reference(), task.job_id, reason));
-                    unrenderable.insert(task.id);
+                    nowhere.insert(task.id);
                 }
+                // Its definition cannot be read.
+                None => drop(nowhere.insert(task.id)),
             }
         }
-        let mut keep = tasks.iter().map(|task| !unrenderable.contains(&task.id));
+        let mut keep = tasks.iter().map(|task| !nowhere.contains(&task.id));
         candidates.retain(|_| keep.next().unwrap_or(true));
-        tasks.retain(|task| !unrenderable.contains(&task.id));
+        tasks.retain(|task| !nowhere.contains(&task.id));
     }
     let memory = &mut context.memory.usage;
     let mut pairs = placement::assign(&classes, &candidates, &offers, &mut keys.holders, memory, work.now);
@@ -139,6 +142,7 @@ pub(super) async fn pass(
     }
 
     load(tx, context, work, data, pairs.iter().map(|(at, _)| &tasks[*at]), &mut jobs).await?;
+    output.more |= context.plans.parked().len() > parked.len();
     let mut dispatched: Vec<TaskRow> = Vec::new();
     let mut holding = Vec::new();
     for (at, offer) in pairs {
@@ -148,7 +152,7 @@ pub(super) async fn pass(
             continue;
         }
         let mut task = tasks[at].clone();
-        let (job, plan) = &jobs[&task.job_id];
+        let Some((job, plan)) = jobs.get(&task.job_id) else { continue };
         let spec = match data.spec(job, plan, &task, context.timing.self_stop_after()) {
             Ok(spec) => spec,
             Err(reason) => {
@@ -239,7 +243,8 @@ impl Keys {
     }
 }
 
-/// Loads the jobs of tasks, as far as they are not there, and what the templates of those tasks name.
+/// Loads the jobs of tasks, as far as they are not there and their definitions can be read: from the turn's hands, else from
+/// the database, for what never changes. And what the templates of those tasks name.
 async fn load(
     tx: &Tx,
     context: &mut Context,
@@ -255,6 +260,7 @@ async fn load(
             continue;
         }
         match work.job(id) {
+            Some(job) if parked::is_parked(job) => {}
             Some(job) => {
                 jobs.insert(id, (job.row.clone(), job.plan.clone()));
             }
@@ -262,10 +268,14 @@ async fn load(
         }
     }
     for row in store::job::facts(tx, &absent).await? {
-        let plan = context.plans.get(tx, row.job_config_id, row.version).await?;
-        jobs.insert(row.id, (row, plan));
+        match context.plans.get(tx, row.job_config_id, row.version).await {
+            Ok(plan) => drop(jobs.insert(row.id, (row, plan))),
+            // It is laid aside by the next look, which has its lock.
+            Err(store::Error::Unreadable { .. }) => context.plans.park(row.id),
+            Err(error) => return Err(error),
+        }
     }
-    data.load_outputs(tx, tasks.map(|task| (task, &*jobs[&task.job_id].1))).await
+    data.load_outputs(tx, tasks.filter_map(|task| Some((task, &*jobs.get(&task.job_id)?.1)))).await
 }
 
 /// Sessions that were replaced elsewhere are dropped: a dead stream that looks idle must not be offered again and again
@@ -289,8 +299,11 @@ async fn drop_replaced(
 fn free(sessions: &mut [IdleSession], input: &Input, output: &Output) {
     let positions: HashMap<Uuid, usize> =
         sessions.iter().enumerate().map(|(at, session)| (session.session, at)).collect();
-    for (fact, _) in input.facts.iter().zip(&output.facts) {
+    for (fact, outcome) in input.facts.iter().zip(&output.facts) {
         let (Some((session, slot)), News::Result(_)) = (fact.source, &fact.news) else { continue };
+        if outcome.untaken {
+            continue;
+        }
         if let Some(at) = positions.get(&session) {
             sessions[*at].slots.push(slot);
             sessions[*at].offer.idle += 1;

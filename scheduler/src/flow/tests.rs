@@ -4,6 +4,8 @@ mod clocks;
 mod explain;
 mod graphs;
 mod limits;
+mod locks;
+mod parked;
 mod placement;
 mod races;
 mod schedules;
@@ -147,6 +149,7 @@ fn hello(id: &str, boot: &str, conn: u64, slots: u32) -> Hello {
         runner_id: id.into(),
         install_id: format!("install of {id}"),
         boot_id: boot.into(),
+        boot_number: 0,
         conn,
         protocol_version: 1,
         version: "0.1.0".into(),

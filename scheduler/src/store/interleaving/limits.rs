@@ -25,9 +25,10 @@ impl Scene {
 
     /// A config with one place, and two jobs that wait for it.
     async fn two_for_a_place(&self) -> (Uuid, [Uuid; 2]) {
-        let id = Uuid::now_v7();
         let tx = self.one().await;
-        config::insert(&tx, id, "default", "job", Timestamp(1)).await.unwrap();
+        let name = ("default".to_owned(), "job".to_owned());
+        config::ensure(&tx, &BTreeSet::from([name.clone()]), Timestamp(1)).await.unwrap();
+        let id = config::lock(&tx, &[name.clone()]).await.unwrap()[&name].id;
         let definition = JobConfig { max_active_jobs: Some(1), ..JobConfig::default() };
         config::insert_version(&tx, id, 1, &definition, "", &[], Timestamp(1)).await.unwrap();
         let waits = || JobRow {
