@@ -173,11 +173,12 @@ impl Plan {
 
 /// The nodes that the templates name of what a task runs and is routed by.
 fn named(task: &TaskConfig, nodes: &HashMap<String, u32>) -> Option<Vec<u32>> {
-    let argv = match &task.target {
-        Target::Command(argv) => argv.as_slice(),
-        Target::Shell(_) => &[],
+    let texts: Vec<&String> = match &task.target {
+        Target::Command(argv) => argv.iter().collect(),
+        Target::Shell(_) => Vec::new(),
+        Target::Http(http) => http.texts().map(|(_, text)| text).collect(),
     };
-    let texts = argv.iter().chain(task.env.values()).chain([&task.placement.routing_key]);
+    let texts = texts.into_iter().chain(task.env.values()).chain([&task.placement.routing_key]);
     let mut templates = texts.filter(|text| template::is_template(text)).peekable();
     templates.peek()?;
     let names = templates.flat_map(|text| template::tasks_named(text));

@@ -1,6 +1,7 @@
 //! Messages into values and back. Total: what has no meaning is an error that names its field.
 
 pub(super) mod callbacks;
+pub(super) mod http;
 mod placement;
 pub(super) mod schedules;
 
@@ -341,6 +342,7 @@ pub(crate) fn task_config(task: &TaskConfig) -> v1::TaskConfig {
     let target = match &task.target {
         Target::Command(argv) => v1::task_config::Target::Command(v1::CommandTarget { argv: argv.clone() }),
         Target::Shell(script) => v1::task_config::Target::Shell(script.clone()),
+        Target::Http(target) => v1::task_config::Target::Http(http::target(target)),
     };
     v1::TaskConfig {
         name: task.name.clone(),
@@ -462,8 +464,9 @@ impl Reader {
         let target = match task.target {
             Some(v1::task_config::Target::Command(command)) => Target::Command(command.argv),
             Some(v1::task_config::Target::Shell(script)) => Target::Shell(script),
+            Some(v1::task_config::Target::Http(target)) => Target::Http(Box::new(self.http(field, target))),
             None => {
-                self.refuse(field, "says nothing to run: one of command, shell must be set");
+                self.refuse(field, "says nothing to run: one of command, shell, http must be set");
                 Target::default()
             }
         };
@@ -544,7 +547,7 @@ mod tests {
     use crate::domain::{
         callback::Event,
         definition::{
-            Callback, Concurrency, Overlap, Schedule,
+            Callback, Concurrency, Http, Overlap, Redirects, Schedule,
             callback::{Action, Email, StartJob, Webhook},
         },
         schedule::{After, Misfire, RuleSpec, Spec},
@@ -567,6 +570,22 @@ mod tests {
         });
         specs.push(Spec { misfire: Some(Misfire::Skip), ..RuleSpec::At(at).into() });
         specs.into_iter().map(|spec| Schedule { name: String::new(), spec }).collect()
+    }
+
+    fn full_http() -> Target {
+        Target::Http(Box::new(Http {
+            method: "PUT".to_owned(),
+            urls: vec!["http://a".to_owned(), "https://b".to_owned()],
+            headers: BTreeMap::from([("X".to_owned(), "y".to_owned())]),
+            body: "{}".to_owned(),
+            connect_timeout: Some(Duration::from_secs(1)),
+            read_timeout: Some(Duration::from_secs(2)),
+            request_timeout: Some(Duration::from_secs(3)),
+            success_when: vec!["200".to_owned(), "400-499".to_owned()],
+            redirects: Some(Redirects::Any),
+            max_response_bytes: Some(7),
+            wait_for_callback: true,
+        }))
     }
 
     fn full_callbacks() -> Vec<Callback> {
@@ -623,6 +642,7 @@ mod tests {
             concurrency: Some(Concurrency { key: "db".to_owned(), limit: 2 }),
             callbacks: full_callbacks(),
         });
+        tasks.push(TaskConfig { name: "ask".to_owned(), target: full_http(), ..TaskConfig::default() });
         JobConfig {
             namespace: "data".to_owned(),
             name: "etl".to_owned(),
@@ -680,6 +700,10 @@ mod tests {
             match_expressions: vec![v1::LabelExpression { operator: 66, ..v1::LabelExpression::default() }],
             ..v1::RunnerSelector::default()
         });
+        if let Some(v1::task_config::Target::Http(http)) = &mut config.tasks[12].target {
+            http.redirects = 66;
+            http.read_timeout = Some(prost_types::Duration { seconds: 0, nanos: -1 });
+        }
         config.tasks[3].shards = Some(v1::Shards { count: 2, one_per_runner: true, ..v1::Shards::default() });
         let violations = read_job_config("config", config).unwrap_err();
         let mut fields: Vec<&str> = violations.iter().map(|violation| violation.field.as_str()).collect();
@@ -688,6 +712,8 @@ mod tests {
             fields,
             [
                 "config.tasks[0]",
+                "config.tasks[12].http.read_timeout",
+                "config.tasks[12].http.redirects",
                 "config.tasks[1].trigger_rule",
                 "config.tasks[2].on_failure",
                 "config.tasks[3].shards",

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     keys::{
-        CALLBACK, CONCURRENCY, EMAIL_CALLBACK, HTTP_CALLBACK, JOB_CALLBACK, JOB_CONFIG, LABEL_EXPRESSION, Object,
+        CALLBACK, CONCURRENCY, EMAIL_CALLBACK, HTTP, HTTP_CALLBACK, JOB_CALLBACK, JOB_CONFIG, LABEL_EXPRESSION, Object,
         RETRY, RUNNER, SCHEDULE, SHARDS, Shape, TASK_CONFIG, TASK_DEFAULTS,
     },
     limits::NAME_MAX,
@@ -23,6 +23,7 @@ pub fn schema() -> Value {
         &SCHEDULE,
         &TASK_DEFAULTS,
         &TASK_CONFIG,
+        &HTTP,
         &SHARDS,
         &RUNNER,
         &LABEL_EXPRESSION,
@@ -53,6 +54,7 @@ fn of_object(object: &Object) -> Value {
         "Retry" => &["max_attempts"],
         "LabelExpression" => &["key", "operator"],
         "Concurrency" => &["key", "limit"],
+        "HttpTarget" => &["urls"],
         "Callback" => &["events"],
         "HttpCallback" => &["url"],
         "EmailCallback" => &["to"],
