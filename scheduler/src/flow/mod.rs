@@ -1,6 +1,7 @@
 //! What happens: the engine and the stations of a task, in order.
 
 mod admission;
+mod backfill;
 mod batch;
 mod birth;
 mod calendars;

@@ -13,7 +13,7 @@ use tracing::debug;
 use uuid::Uuid;
 
 use super::{
-    admission,
+    admission, backfill,
     batch::{Agenda, Context, Input, Output, Reset},
     data::Data,
     dispatcher, expander, gates,
@@ -65,8 +65,14 @@ async fn run(context: &mut Context, input: &Input) -> Result<Output, store::Erro
             places = admission::claim(&tx).await?;
         }
         output.more_ahead = fires.more_ahead;
+        output.more |= fires.more_outdated;
     }
-    let mut locked: BTreeSet<Uuid> = fires.configs().chain(places.configs()).collect();
+
+    let mut backfills = backfill::Claims::default();
+    if input.fire && (input.job_ended || input.look.is_some()) {
+        backfills = backfill::claim(&tx, &mut context.plans).await?;
+    }
+    let mut locked: BTreeSet<Uuid> = fires.configs().chain(backfills.configs()).chain(places.configs()).collect();
 
     let mut silent = Vec::new();
     if input.sweep.is_some() {
@@ -119,6 +125,7 @@ async fn run(context: &mut Context, input: &Input) -> Result<Output, store::Erro
     output.orders = orders::pass(&tx, context, &mut work, &input.orders, claims, &mut configs).await?;
     locked.extend(configs.values().map(|config| config.id));
     trigger::pass(&tx, &mut work, fires).await?;
+    output.more |= backfill::pass(&tx, &mut work, backfills).await?;
     admission::pass(&tx, &mut work, &places, &locked).await?;
     dispatcher::pass(&tx, context, &mut work, input, &runners, &mut output).await?;
     reaper::overdue(&tx, &mut work, &alarms).await?;
@@ -169,8 +176,7 @@ async fn run(context: &mut Context, input: &Input) -> Result<Output, store::Erro
         let due = store::schedule::next_due(&tx).await?.map(|due| due.max(again));
         output.agenda = Some(Agenda { due, waiters: store::schedule::waiters(&tx).await? });
     }
-    // Schedules whose calendar changed are planned anew by the next turn.
-    output.more |= input.orders.iter().any(|order| matches!(order, Order::PutCalendars(_)));
+    output.more |= input.orders.iter().any(Order::goes_on);
     let drains = input.orders.iter().any(Order::is_drain);
     if context.clustered && (left || elsewhere || drains) {
         store::scheduler::wake_others(&tx).await?;
