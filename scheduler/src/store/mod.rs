@@ -9,6 +9,8 @@ pub mod config;
 mod entity;
 mod error;
 #[cfg(test)]
+mod index_use;
+#[cfg(test)]
 mod interleaving;
 pub mod job;
 pub mod log;
