@@ -23,16 +23,27 @@ struct Watch {
     ended: watch::Sender<usize>,
 }
 
-/// Runs what it is given, for ever.
+/// Runs what it is given, for ever, and beats while there is nothing.
 async fn work(mut runner: Puppet, watch: Arc<Watch>) {
+    let mut beat = tokio::time::interval(Duration::from_secs(1));
     loop {
-        let (slot, task, _) = runner.next_run().await;
-        let running = watch.running.fetch_add(1, Ordering::SeqCst) + 1;
-        watch.most.fetch_max(running, Ordering::SeqCst);
-        tokio::task::yield_now().await;
-        watch.running.fetch_sub(1, Ordering::SeqCst);
-        watch.ended.send_modify(|ended| *ended += 1);
-        runner.end(slot, task, 0).await;
+        let frame = tokio::select! {
+            frame = runner.frames.recv() => frame.expect("the stream goes on"),
+            _ = beat.tick() => {
+                runner.say(Vec::new()).await;
+                continue;
+            }
+        };
+        runner.ack = frame.seq;
+        for command in frame.commands {
+            let Command::RunNew { slot, task, .. } = command else { continue };
+            let running = watch.running.fetch_add(1, Ordering::SeqCst) + 1;
+            watch.most.fetch_max(running, Ordering::SeqCst);
+            tokio::task::yield_now().await;
+            watch.running.fetch_sub(1, Ordering::SeqCst);
+            watch.ended.send_modify(|ended| *ended += 1);
+            runner.end(slot, task, 0).await;
+        }
     }
 }
 
