@@ -3,12 +3,14 @@
 mod backfills;
 mod clocks;
 mod explain;
+mod firing;
 mod graphs;
 mod limits;
 mod locks;
 mod parked;
 mod placement;
 mod races;
+mod repair;
 mod schedules;
 mod switches;
 

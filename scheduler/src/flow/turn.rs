@@ -122,7 +122,7 @@ async fn run(context: &mut Context, input: &Input) -> Result<Output, store::Erro
     }
     let mut data = Data::default();
 
-    output.orders = orders::pass(&tx, context, &mut work, &input.orders, claims, &mut configs).await?;
+    output.orders = orders::pass(&tx, context, &mut work, &mut data, &input.orders, claims, &mut configs).await?;
     locked.extend(configs.values().map(|config| config.id));
     trigger::pass(&tx, &mut work, fires).await?;
     output.more |= backfill::pass(&tx, &mut work, backfills).await?;

@@ -1,6 +1,7 @@
 //! What is written. Each question and each transition has a named function; rows turn into domain values at the door.
 
 pub mod alarm;
+pub mod audit;
 pub mod backfill;
 pub mod calendar;
 pub mod callback;
@@ -18,6 +19,7 @@ mod open;
 pub mod place;
 pub mod read;
 mod reader;
+pub mod repair;
 pub mod request;
 mod row;
 pub mod runner;
