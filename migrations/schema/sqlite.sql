@@ -159,7 +159,7 @@ CREATE TABLE job (
     tasks_total integer NOT NULL,
     tasks_ended integer NOT NULL DEFAULT 0,
     tasks_failed integer NOT NULL DEFAULT 0,
-    seq bigint NOT NULL DEFAULT 1, cause text, parent_job_id blob, parent_task_id blob, parent_attempt integer, depth integer NOT NULL DEFAULT 0, logical_at bigint, logical_zone text, removing boolean NOT NULL DEFAULT 0, logs_removed boolean NOT NULL DEFAULT 0, backfill_id blob,
+    seq bigint NOT NULL DEFAULT 1, held boolean NOT NULL DEFAULT 0, runner text, cause text, parent_job_id blob, parent_task_id blob, parent_attempt integer, depth integer NOT NULL DEFAULT 0, logical_at bigint, logical_zone text, removing boolean NOT NULL DEFAULT 0, logs_removed boolean NOT NULL DEFAULT 0, backfill_id blob,
     CHECK (tasks_ended <= tasks_total)
     );
 CREATE INDEX job_deadline ON job (deadline_at) WHERE deadline_at IS NOT NULL AND state = 'RUNNING';
@@ -187,7 +187,7 @@ CREATE TABLE job_config (
     created_at bigint NOT NULL,
     updated_at bigint NOT NULL,
     deleted_at bigint
-    , disabled_at bigint, disabled_until bigint, disabled_reason text NOT NULL DEFAULT '', retain_age bigint, retain_count integer, retain_logs bigint);
+    , disabled_at bigint, disabled_until bigint, disabled_reason text NOT NULL DEFAULT '', max_active_jobs integer, retain_age bigint, retain_count integer, retain_logs bigint);
 CREATE UNIQUE INDEX job_config_name ON job_config (namespace, name) WHERE deleted_at IS NULL;
 CREATE TABLE job_config_use (
     job_config_id blob NOT NULL REFERENCES job_config (id) ON DELETE CASCADE,
@@ -332,7 +332,7 @@ CREATE TABLE task (
     dispatched_at bigint,
     started_at bigint,
     ended_at bigint,
-    seq bigint NOT NULL DEFAULT 1, attempts_before integer NOT NULL DEFAULT 0,
+    seq bigint NOT NULL DEFAULT 1, concurrency_key text, concurrency_limit integer, attempts_before integer NOT NULL DEFAULT 0,
     CHECK ((kind = 'SHARD') = (group_id IS NOT NULL)),
     CHECK ((kind = 'SHARD') = (shard_index >= 0)),
     CHECK (parents_succeeded + parents_failed + parents_skipped <= parents_total),
