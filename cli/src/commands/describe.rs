@@ -15,7 +15,7 @@ use crate::{
     context::Context,
     errors::{Error, Exit},
     output::{
-        Output,
+        Output, callbacks,
         facts::Facts,
         glyphs, origin,
         text::{Line, Tone},
@@ -143,6 +143,9 @@ fn config_lines(output: Output, stored: &StoredJobConfig, config: &JobConfig, no
     if config.max_active_jobs > 0 {
         facts.add("at once", format!("{} jobs at most", config.max_active_jobs));
     }
+    for callback in &config.callbacks {
+        facts.add("callback", callbacks::words(callback));
+    }
     facts.add("tasks", stored.task_count.to_string());
     let mut lines = facts.into_lines();
     for task in config.tasks.iter().take(TASKS_MAX) {
@@ -194,6 +197,9 @@ fn task_config_lines(task: &TaskConfig) -> Vec<Line> {
     facts.add("  directory", task.working_dir.as_str());
     if task.enabled == Some(false) {
         facts.add("  enabled", "no: skipped in every job");
+    }
+    for callback in &task.callbacks {
+        facts.add("  callback", callbacks::words(callback));
     }
     facts.into_lines()
 }

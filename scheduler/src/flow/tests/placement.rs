@@ -24,7 +24,7 @@ fn needing(key: &str, limit: u32, config: TaskConfig) -> TaskConfig {
 }
 
 impl Scene {
-    async fn apply_config(&self, config: JobConfig) {
+    async fn apply_whole(&self, config: JobConfig) {
         let config = JobConfig { namespace: "default".into(), ..config };
         self.engine.apply(Apply { caller: Caller::default(), configs: vec![(config, String::new())] }).await.unwrap();
     }
@@ -144,7 +144,7 @@ async fn a_key_is_held_by_so_many_across_configs_and_passed_on_when_one_ends() {
     for scene in Scene::on_each_database().await {
         for name in ["one", "two"] {
             let tasks = vec![needing("db", 1, task(name, &[]))];
-            scene.apply_config(JobConfig { name: name.into(), tasks, ..JobConfig::default() }).await;
+            scene.apply_whole(JobConfig { name: name.into(), tasks, ..JobConfig::default() }).await;
         }
         let mut runner = Puppet::dial(&scene, hello("r", "1", 1, 4)).await;
         let first = scene.run_named("one", None).await.unwrap();
@@ -171,7 +171,7 @@ async fn so_many_jobs_of_a_config_run_at_once_and_the_oldest_goes_next() {
             max_active_jobs: max,
             ..JobConfig::default()
         };
-        scene.apply_config(config(Some(1))).await;
+        scene.apply_whole(config(Some(1))).await;
         let mut runner = Puppet::dial(&scene, hello("r", "1", 1, 8)).await;
         let mut jobs = Vec::new();
         for _ in 0..4 {
@@ -193,7 +193,7 @@ async fn so_many_jobs_of_a_config_run_at_once_and_the_oldest_goes_next() {
         assert_eq!(scene.terminate(jobs[2]).await, 0);
         assert_eq!(scene.job(jobs[2]).await.state, JobState::Terminated);
         // The newest version decides.
-        scene.apply_config(config(None)).await;
+        scene.apply_whole(config(None)).await;
         let (other, of_fourth, spec) = runner.next_run().await;
         assert_eq!(spec.job_id, jobs[3]);
         runner.end(other, of_fourth, 0).await;
@@ -286,6 +286,7 @@ impl Scene {
                 timing: Timing::from_beat(Duration::from_millis(100), Duration::from_millis(100)),
                 scheduler: Uuid::now_v7(),
                 address: "127.0.0.1:7420".to_owned(),
+                courier: crate::flow::courier::Settings::default(),
             };
             let (engine, _) = Engine::start(settings);
             scenes.push(Self { world, engine });
