@@ -1,17 +1,22 @@
 //! What is written. Each question and each transition has a named function; rows turn into domain values at the door.
 
+pub mod alarm;
 pub mod audit;
 pub mod backfill;
 pub mod calendar;
 pub mod callback;
+pub mod concurrency;
 pub mod config;
 mod entity;
 mod error;
+#[cfg(test)]
+mod index_use;
 #[cfg(test)]
 mod interleaving;
 pub mod job;
 pub mod log;
 mod open;
+pub mod place;
 pub mod read;
 mod reader;
 pub mod repair;
