@@ -165,6 +165,7 @@ impl TaskState {
 
     /// What follows instead of an end of its work, while callbacks that block are to be delivered. Shards are held by
     /// their group alone.
+    #[must_use]
     pub fn held(self, kind: Kind, next: Self) -> Self {
         match (self, next) {
             (Self::Dispatched | Self::Running, Self::Finished | Self::Failed) if kind != Kind::Shard => Self::Callback,

@@ -91,7 +91,7 @@ pub(super) struct Output {
     /// Callbacks to be tried.
     pub claimed: Vec<Claimed>,
     /// When the next callback is due, if that was looked for.
-    pub next_callback: Option<Option<Timestamp>>,
+    pub next_callback: Option<Awaited>,
     /// Jobs that changed.
     pub changed: Vec<Uuid>,
     /// Sessions that told something about jobs that are laid aside: it was not taken.
@@ -117,6 +117,10 @@ pub(super) struct Output {
     /// When that time was read, by the clock of this machine.
     pub read_at: Option<Instant>,
 }
+
+/// When the next of a kind is due; none when there is none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Awaited(pub Option<Timestamp>);
 
 /// What schedules wait for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

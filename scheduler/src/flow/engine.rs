@@ -684,8 +684,10 @@ impl Loop {
         if let Some(at) = output.next_wake.map(instant) {
             self.wake_at = Some(self.wake_at.map_or(at, |known| known.min(at)));
         }
-        let next_callback = output.next_callback.map(|next| next.map(instant));
-        self.deliveries.perform(&self.engine, input, output.claimed, next_callback);
+        if let Some(next) = output.next_callback {
+            self.deliveries.wait_for(next.0.map(instant));
+        }
+        self.deliveries.perform(&self.engine, input, output.claimed);
         if let Some(Agenda { due, waiters }) = output.agenda {
             self.fire_at = due.map(instant);
             self.waiters = waiters;

@@ -28,7 +28,7 @@ impl Scene {
         let tx = self.one().await;
         let name = ("default".to_owned(), "job".to_owned());
         config::ensure(&tx, &BTreeSet::from([name.clone()]), Timestamp(1)).await.unwrap();
-        let id = config::lock(&tx, &[name.clone()]).await.unwrap()[&name].id;
+        let id = config::lock(&tx, std::slice::from_ref(&name)).await.unwrap()[&name].id;
         let definition = JobConfig { max_active_jobs: Some(1), ..JobConfig::default() };
         config::insert_version(&tx, id, 1, &definition, "", &[], Timestamp(1)).await.unwrap();
         let waits = || JobRow {
