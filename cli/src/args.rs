@@ -6,8 +6,8 @@ use clap::{ArgAction, Parser, Subcommand, ValueEnum};
 
 use crate::{
     commands::{
-        apply, calendar, completion, delete, describe, dev, drain, errors, explain, get, init, logs, next, restore,
-        resume, run, schedule, switch, terminate, validate, watch,
+        apply, calendar, complete, completion, delete, describe, dev, drain, errors, explain, get, init, logs, next,
+        restore, resume, run, schedule, switch, terminate, test_endpoint, validate, watch,
     },
     output::{Format, time::TimeMode},
     selector,
@@ -107,6 +107,10 @@ pub enum Command {
     Explain(explain::Args),
     /// End a job, a task or a shard, with all its processes.
     Terminate(terminate::Args),
+    /// Complete a task that waits for its callback.
+    Complete(complete::Args),
+    /// Ask a service from a runner, as an http task would, and show what comes of it.
+    TestEndpoint(test_endpoint::Args),
     /// List what is scheduled, by when it fires next.
     Next(next::Args),
     /// Show when a schedule fires, without a scheduler.

@@ -118,6 +118,7 @@ impl Client {
         delete_calendar: calendars, DeleteCalendarRequest => DeleteCalendarResponse;
         run: commands, RunRequest => RunResponse;
         terminate: commands, TerminateRequest => TerminateResponse;
+        complete_task: commands, CompleteTaskRequest => CompleteTaskResponse;
         drain_runner: commands, DrainRunnerRequest => DrainRunnerResponse;
         resume_runner: commands, ResumeRunnerRequest => ResumeRunnerResponse;
         drain_scheduler: commands, DrainSchedulerRequest => DrainSchedulerResponse;

@@ -64,6 +64,8 @@ async fn dispatch(command: Command, context: &Context) -> Result<Exit, Error> {
         Command::Logs(args) => commands::logs::run(context, args).await,
         Command::Explain(args) => commands::explain::run(context, args).await,
         Command::Terminate(args) => commands::terminate::run(context, args).await,
+        Command::Complete(args) => commands::complete::run(context, args).await,
+        Command::TestEndpoint(args) => commands::test_endpoint::run(context, args).await,
         Command::Next(args) => commands::next::run(context, args).await,
         Command::Schedule(args) => commands::schedule::run(context, args).await,
         Command::Enable(args) => commands::switch::enable(context, args).await,

@@ -70,7 +70,9 @@ impl Scheduler {
         let tx = store.begin().await?;
         store::scheduler::register(&tx, id, &address, env!("CARGO_PKG_VERSION")).await?;
         tx.commit().await?;
-        let settings = flow::Settings { store: store.clone(), timing: config.timing, scheduler: id, address };
+        let public_url = config.public_url.unwrap_or_else(|| format!("http://{address}"));
+        let settings =
+            flow::Settings { store: store.clone(), timing: config.timing, scheduler: id, address, public_url };
         let (engine, turning) = Engine::start(settings);
         let api = Api {
             store,

@@ -39,6 +39,8 @@ macro_rules! entries {
 const ENTRIES: &[Entry] = entries! {
     AMBIGUOUS_ID (INVALID_ARGUMENT) "the part of an id that was given fits several things, which the message lists"
         => "give more digits of the one that is meant, or all of them";
+    ATTEMPT_OVER (FAILED_PRECONDITION) "the attempt that a token belongs to is over: timed out, terminated, lost or followed by another"
+        => "nothing: its task went on without it; see `baton describe task JOB/TASK`";
     BUSY (RESOURCE_EXHAUSTED) "more waits for the scheduler than it takes in"
         => "try again in a moment; when it goes on, add a scheduler or send less at once";
     CALENDAR_IN_USE (FAILED_PRECONDITION) "schedules name the calendar that was to be deleted; the message says which"
@@ -69,6 +71,10 @@ const ENTRIES: &[Entry] = entries! {
         => "see how it ended: `baton explain JOB/TASK`";
     TASK_NOT_FOUND (NOT_FOUND) "the job has no task of this name, or the task no shard of this number"
         => "see `baton get tasks JOB`";
+    TOKEN_NOT_FOUND (NOT_FOUND) "nobody was given this token"
+        => "it is the last part of the callback url, whole, and good at the cluster that gave it";
+    TOKEN_USED (FAILED_PRECONDITION) "the token completed its task before"
+        => "nothing: it is good once; see how the task ended: `baton get jobs`";
     UNAVAILABLE (UNAVAILABLE) "the database is away, or the scheduler is about to stop"
         => "try again in a moment, or ask another scheduler of the cluster with --address";
     VERSION_NOT_FOUND (NOT_FOUND) "the job config has no such version"

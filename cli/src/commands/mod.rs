@@ -2,6 +2,7 @@
 
 pub mod apply;
 pub mod calendar;
+pub mod complete;
 pub mod completion;
 pub mod delete;
 pub mod describe;
@@ -20,6 +21,7 @@ pub mod schedule;
 pub mod schema;
 pub mod switch;
 pub mod terminate;
+pub mod test_endpoint;
 pub mod validate;
 pub mod version;
 pub mod watch;

@@ -107,6 +107,7 @@ service!(JobConfigService {
 service!(CommandService {
     run: RunRequest => RunResponse;
     terminate: TerminateRequest => TerminateResponse;
+    complete_task: CompleteTaskRequest => CompleteTaskResponse;
     drain_runner: DrainRunnerRequest => DrainRunnerResponse;
     resume_runner: ResumeRunnerRequest => ResumeRunnerResponse;
     drain_scheduler: DrainSchedulerRequest => DrainSchedulerResponse;

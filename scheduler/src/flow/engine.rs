@@ -110,6 +110,8 @@ pub struct Settings {
     pub scheduler: Uuid,
     /// Where runners reach this scheduler.
     pub address: String,
+    /// Where services find a scheduler for their callbacks, such as `https://baton.example.com`.
+    pub public_url: String,
 }
 
 impl Engine {
@@ -189,7 +191,7 @@ struct Loop {
 
 impl Loop {
     fn new(settings: Settings, engine: Engine, inbox: mpsc::Receiver<Event>) -> Self {
-        let Settings { store, timing, scheduler, address } = settings;
+        let Settings { store, timing, scheduler, address, public_url } = settings;
         let now = Instant::now();
         let clustered = store.is_clustered();
         let pulse = Pulse::new(store.clone(), timing, scheduler, address);
@@ -198,7 +200,7 @@ impl Loop {
             inbox,
             timing,
             scheduler,
-            context: Some(Context { store, timing, scheduler, plans: Plans::default(), clustered }),
+            context: Some(Context { store, timing, scheduler, plans: Plans::default(), clustered, public_url }),
             sessions: Sessions::default(),
             pulse,
             orders: VecDeque::new(),

@@ -4,6 +4,7 @@ mod batch;
 mod birth;
 mod calendars;
 mod changes;
+mod completions;
 mod data;
 mod dispatcher;
 mod ending;

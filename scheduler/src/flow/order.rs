@@ -3,7 +3,7 @@
 use uuid::Uuid;
 
 use super::request::{
-    Applied, Apply, Caller, Delete, DeleteCalendar, Error, PutCalendar, PutCalendars, Run, Switch, Terminate,
+    Applied, Apply, Caller, Complete, Delete, DeleteCalendar, Error, PutCalendar, PutCalendars, Run, Switch, Terminate,
 };
 
 /// Something asked for.
@@ -12,6 +12,7 @@ pub(super) enum Order {
     Apply(Apply),
     Run(Run),
     Terminate(Terminate),
+    Complete(Complete),
     Delete(Delete),
     Switch(Switch),
     PutCalendars(PutCalendars),
@@ -35,6 +36,7 @@ impl Order {
     pub(super) fn job(&self) -> Option<Uuid> {
         match self {
             Self::Terminate(terminate) => Some(terminate.job_id),
+            Self::Complete(complete) => Some(complete.job_id),
             _ => None,
         }
     }
@@ -57,6 +59,11 @@ impl Order {
         matches!(self, Self::DrainRunner { .. } | Self::DrainScheduler { .. })
     }
 
+    /// Whether the runner that waits, wherever its session is, has to hear of it.
+    pub(super) fn completes(&self) -> bool {
+        matches!(self, Self::Complete(_))
+    }
+
     fn caller(&self) -> Option<(&'static str, &Caller)> {
         match self {
             Self::Apply(order) => Some(("Apply", &order.caller)),
@@ -66,7 +73,8 @@ impl Order {
             Self::Switch(order) => Some(("Switch", &order.caller)),
             Self::PutCalendars(order) => Some(("PutCalendars", &order.caller)),
             Self::DeleteCalendar(order) => Some(("DeleteCalendar", &order.caller)),
-            Self::DrainRunner { .. } | Self::DrainScheduler { .. } => None,
+            // Its token is good only once.
+            Self::Complete(_) | Self::DrainRunner { .. } | Self::DrainScheduler { .. } => None,
         }
     }
 
@@ -97,7 +105,7 @@ impl Order {
             Self::Terminate(_) | Self::Delete(_) | Self::Switch(_) | Self::DeleteCalendar(_) => {
                 OrderAnswer::Count(Err(error))
             }
-            Self::DrainRunner { .. } | Self::DrainScheduler { .. } => OrderAnswer::Done(Err(error)),
+            Self::Complete(_) | Self::DrainRunner { .. } | Self::DrainScheduler { .. } => OrderAnswer::Done(Err(error)),
         }
     }
 }

@@ -7,7 +7,7 @@ use uuid::Uuid;
 use super::{
     batch::Context,
     birth::{self, Cause, Kin},
-    calendars,
+    calendars, completions,
     ending::{terminate_job, terminate_tasks},
     order::{Order, OrderAnswer},
     request::{Applied, Apply, Caller, Change, Delete, Error, Run, Terminate},
@@ -144,6 +144,7 @@ async fn carry_out(
         Order::Apply(order) => OrderAnswer::Applied(apply(tx, work.now, order, configs).await?),
         Order::Run(order) => OrderAnswer::Job(run(tx, context, work, order, configs).await?),
         Order::Terminate(order) => OrderAnswer::Count(terminate(tx, work, order).await?),
+        Order::Complete(order) => OrderAnswer::Done(completions::complete(tx, work, order).await?),
         Order::Delete(order) => OrderAnswer::Count(delete(tx, work.now, order, configs).await?),
         Order::Switch(order) => OrderAnswer::Count(switch::pass(tx, work.now, order, configs).await?),
         Order::PutCalendars(order) => OrderAnswer::Calendars(Ok(calendars::put(tx, work.now, order).await?)),

@@ -6,6 +6,7 @@ use uuid::Uuid;
 
 use super::{
     batch::{Context, Dispatch, IdleSession, Input, News, Output},
+    completions,
     data::Data,
     parked,
     plan::Plan,
@@ -13,10 +14,11 @@ use super::{
 };
 use crate::{
     domain::{
+        completion,
         pick::{self, Candidate, Class, Offer},
         task::{Event, TaskState},
     },
-    store::{self, Tx, job::JobRow, task::TaskRow},
+    store::{self, Tx, completion::Right, job::JobRow, task::TaskRow},
 };
 
 /// How many classes one pick looks at.
@@ -92,6 +94,7 @@ pub(super) async fn pass(
     let planned = pairs.iter().filter_map(|(at, _)| Some((&tasks[*at], &*jobs.get(&tasks[*at].job_id)?.1)));
     data.load_outputs(tx, planned).await?;
     let mut dispatched: Vec<TaskRow> = Vec::new();
+    let mut rights: Vec<Right> = Vec::new();
     for (at, offer) in pairs {
         let session = &mut sessions[offer];
         if !counting.contains(&session.session) {
@@ -100,7 +103,9 @@ pub(super) async fn pass(
         }
         let mut task = tasks[at].clone();
         let Some((job, plan)) = jobs.get(&task.job_id) else { continue };
-        let spec = match data.spec(job, plan, &task, context.timing.self_stop_after(), None) {
+        let waits = plan.task(task.node).target.waits_for_callback();
+        let callback = waits.then(|| completions::issue(&context.public_url));
+        let spec = match data.spec(job, plan, &task, context.timing.self_stop_after(), callback) {
             Ok(spec) => spec,
             Err(reason) => {
                 output.unrenderable.push((task.reference(), task.job_id, reason));
@@ -115,6 +120,11 @@ pub(super) async fn pass(
         task.slot = Some(slot);
         task.session_id = Some(session.session);
         task.dispatched_at = Some(work.now);
+        rights.extend(spec.callback.as_ref().map(|callback| Right {
+            token_hash: completion::hash(&callback.token),
+            task: task.reference(),
+            job_id: task.job_id,
+        }));
         output.dispatched.push(Dispatch {
             session: session.session,
             slot,
@@ -129,6 +139,7 @@ pub(super) async fn pass(
     if written != rows.len() as u64 {
         return Err(store::Error::Missed { asked: rows.len() as u64, written });
     }
+    store::completion::insert(tx, &rights, work.now).await?;
     Ok(left)
 }
 

@@ -1,6 +1,7 @@
 //! The engine with a runner played by the test, on each database.
 
 mod clocks;
+mod completions;
 mod explain;
 mod graphs;
 mod locks;
@@ -47,6 +48,7 @@ impl Scene {
                 timing: Timing::from_beat(Duration::from_secs(10), Duration::from_secs(10)),
                 scheduler: Uuid::now_v7(),
                 address: "127.0.0.1:7420".to_owned(),
+                public_url: "http://127.0.0.1:7420".to_owned(),
             };
             let (engine, _) = Engine::start(settings);
             scenes.push(Self { world, engine });

@@ -4,6 +4,7 @@ mod api;
 mod calendars;
 mod caller;
 mod commands;
+mod completions;
 mod convert;
 mod frames;
 mod heartbeat;

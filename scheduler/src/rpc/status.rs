@@ -62,11 +62,20 @@ pub(crate) enum Kind {
     Runner,
     Scheduler,
     Calendar,
+    Token,
 }
 
 impl Kind {
-    const ALL: [Self; 7] =
-        [Self::JobConfig, Self::Version, Self::Job, Self::Task, Self::Runner, Self::Scheduler, Self::Calendar];
+    const ALL: [Self; 8] = [
+        Self::JobConfig,
+        Self::Version,
+        Self::Job,
+        Self::Task,
+        Self::Runner,
+        Self::Scheduler,
+        Self::Calendar,
+        Self::Token,
+    ];
 
     fn words(self) -> &'static str {
         match self {
@@ -77,6 +86,7 @@ impl Kind {
             Self::Runner => "runner",
             Self::Scheduler => "scheduler",
             Self::Calendar => "calendar",
+            Self::Token => "token",
         }
     }
 
@@ -89,6 +99,7 @@ impl Kind {
             Self::Runner => "RUNNER_NOT_FOUND",
             Self::Scheduler => "SCHEDULER_NOT_FOUND",
             Self::Calendar => "CALENDAR_NOT_FOUND",
+            Self::Token => "TOKEN_NOT_FOUND",
         }
     }
 
@@ -102,6 +113,7 @@ impl Kind {
             Self::Runner => "`baton get runners` lists what there is",
             Self::Scheduler => "`baton get schedulers` lists what there is",
             Self::Calendar => "`baton calendar get` lists what there is",
+            Self::Token => "it is the last part of the url that the called service was given",
         }
     }
 }

@@ -2,6 +2,7 @@
 
 pub mod calendar;
 pub mod callback;
+pub mod completion;
 pub mod config;
 mod entity;
 mod error;

@@ -216,6 +216,9 @@ fn work(facts: &Facts<'_>) -> Verdict {
                 waiting => format!("{waiting} wait"),
             }
         )),
+        (TaskState::Running, _) if facts.config.target.waits_for_callback() => Verdict::passed(
+            "under way: it asks, then waits until somebody posts to its callback or its timeout is over",
+        ),
         (TaskState::Running | TaskState::Callback, _) => Verdict::passed("under way"),
         (TaskState::Finished, _) => Verdict::passed("finished"),
         (TaskState::Terminating, Some(shards)) => {

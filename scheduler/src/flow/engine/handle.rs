@@ -15,7 +15,9 @@ use crate::{
         changes::Subscription,
         order::{Order, OrderAnswer},
         pulse::Seen,
-        request::{self, Applied, Apply, Delete, DeleteCalendar, PutCalendar, PutCalendars, Run, Switch, Terminate},
+        request::{
+            self, Applied, Apply, Complete, Delete, DeleteCalendar, PutCalendar, PutCalendars, Run, Switch, Terminate,
+        },
     },
 };
 
@@ -42,6 +44,11 @@ impl Engine {
     /// Ends a job or a task; returns how many tasks that concerned.
     pub async fn terminate(&self, order: Terminate) -> Result<u32, request::Error> {
         self.count(Order::Terminate(order)).await
+    }
+
+    /// Completes a task that waits for its callback; when this returns that survives any crash.
+    pub async fn complete(&self, order: Complete) -> Result<(), request::Error> {
+        self.done(Order::Complete(order)).await
     }
 
     /// Takes a job config out of use; returns how many of its jobs are live.

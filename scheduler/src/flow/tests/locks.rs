@@ -37,6 +37,7 @@ async fn a_new_config_is_locked_before_any_job() {
         scheduler: Uuid::now_v7(),
         plans: Plans::default(),
         clustered: true,
+        public_url: String::new(),
     };
     let config = JobConfig {
         namespace: "default".into(),

@@ -87,7 +87,13 @@ async fn a_stream_that_was_replaced_elsewhere_keeps_no_work_from_others() {
     let Some(scene) = clustered().await else { return };
     let store = Store::open(&scene.world.settings).await.unwrap();
     let address = "127.0.0.1:7421".to_owned();
-    let (other, _) = Engine::start(Settings { store, timing: timing(), scheduler: Uuid::now_v7(), address });
+    let (other, _) = Engine::start(Settings {
+        store,
+        timing: timing(),
+        scheduler: Uuid::now_v7(),
+        public_url: format!("http://{address}"),
+        address,
+    });
     // A stream that looks alive to its scheduler, with more idle slots than anybody has.
     let mut dead = Puppet::dial(&scene, hello("r", "1", 1, 4)).await;
     dead.until_acked().await;
@@ -155,6 +161,7 @@ async fn a_version_that_was_never_committed_is_not_planned_for() {
         scheduler: Uuid::now_v7(),
         plans: Plans::default(),
         clustered: false,
+        public_url: String::new(),
     };
     let apply = |name: &str| {
         let tasks = vec![task(name, &[])];
