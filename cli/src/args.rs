@@ -6,8 +6,9 @@ use clap::{ArgAction, Parser, Subcommand, ValueEnum};
 
 use crate::{
     commands::{
-        apply, calendar, complete, completion, delete, describe, dev, drain, errors, explain, get, init, logs, next,
-        restore, resume, run, schedule, switch, terminate, test_endpoint, validate, watch,
+        apply, backfill, calendar, complete, completion, delete, describe, dev, drain, errors, explain, get, import,
+        init, logs, mark, next, rerun, restore, resume, run, schedule, switch, terminate, test_endpoint, validate,
+        watch,
     },
     output::{Format, time::TimeMode},
     selector,
@@ -111,6 +112,12 @@ pub enum Command {
     Complete(complete::Args),
     /// Ask a service from a runner, as an http task would, and show what comes of it.
     TestEndpoint(test_endpoint::Args),
+    /// Run again what failed, or one task of a job.
+    Rerun(rerun::Args),
+    /// Say how a task ended, or that nothing is left of it.
+    Mark(mark::Args),
+    /// Skip a task that waits.
+    Skip(mark::SkipArgs),
     /// List what is scheduled, by when it fires next.
     Next(next::Args),
     /// Show when a schedule fires, without a scheduler.
@@ -119,6 +126,10 @@ pub enum Command {
     Disable(switch::DisableArgs),
     /// Switch schedules of a job config on again.
     Enable(switch::EnableArgs),
+    /// Make jobs for the fires of a schedule that lie in the past.
+    Backfill(backfill::Args),
+    /// Turn what other schedulers have into job files.
+    Import(import::Args),
     /// Store, read and delete calendars: lists of dates on which schedules do not fire.
     Calendar(calendar::Args),
     /// Let a runner or a scheduler finish what it has and take nothing new.

@@ -11,6 +11,7 @@ use std::{
 // The table of calls below names nearly every message there is.
 #[allow(clippy::wildcard_imports)]
 use baton::v1::{
+    audit_service_client::AuditServiceClient, backfill_service_client::BackfillServiceClient,
     calendar_service_client::CalendarServiceClient, command_service_client::CommandServiceClient,
     job_config_service_client::JobConfigServiceClient, job_service_client::JobServiceClient,
     log_service_client::LogServiceClient, runner_service_client::RunnerServiceClient,
@@ -93,6 +94,8 @@ impl Client {
     }
 
     services! {
+        audit: AuditServiceClient;
+        backfills: BackfillServiceClient;
         calendars: CalendarServiceClient;
         commands: CommandServiceClient;
         configs: JobConfigServiceClient;
@@ -112,6 +115,10 @@ impl Client {
         delete: configs, DeleteRequest => DeleteResponse;
         disable: configs, DisableRequest => DisableResponse;
         enable: configs, EnableRequest => EnableResponse;
+        create_backfill: backfills, CreateBackfillRequest => CreateBackfillResponse;
+        get_backfill: backfills, GetBackfillRequest => GetBackfillResponse;
+        list_backfills: backfills, ListBackfillsRequest => ListBackfillsResponse;
+        cancel_backfill: backfills, CancelBackfillRequest => CancelBackfillResponse;
         apply_calendars: calendars, ApplyCalendarsRequest => ApplyCalendarsResponse;
         get_calendar: calendars, GetCalendarRequest => GetCalendarResponse;
         list_calendars: calendars, ListCalendarsRequest => ListCalendarsResponse;
@@ -119,10 +126,13 @@ impl Client {
         run: commands, RunRequest => RunResponse;
         terminate: commands, TerminateRequest => TerminateResponse;
         complete_task: commands, CompleteTaskRequest => CompleteTaskResponse;
+        rerun: commands, RerunRequest => RerunResponse;
+        mark: commands, MarkRequest => MarkResponse;
         drain_runner: commands, DrainRunnerRequest => DrainRunnerResponse;
         resume_runner: commands, ResumeRunnerRequest => ResumeRunnerResponse;
         drain_scheduler: commands, DrainSchedulerRequest => DrainSchedulerResponse;
         resume_scheduler: commands, ResumeSchedulerRequest => ResumeSchedulerResponse;
+        list_audit_events: audit, ListAuditEventsRequest => ListAuditEventsResponse;
         get_job: jobs, GetJobRequest => GetJobResponse;
         list_jobs: jobs, ListJobsRequest => ListJobsResponse;
         get_task: jobs, GetTaskRequest => GetTaskResponse;

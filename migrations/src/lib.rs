@@ -16,7 +16,9 @@ mod m0006_calendars;
 mod m0009_sub_jobs;
 mod m0010_callbacks;
 mod m0011_completions;
+mod m0012_repair;
 mod m0013_boots;
+mod m0014_backfills;
 mod m0101_logs;
 
 /// The changes of the main database, in order.
@@ -36,7 +38,9 @@ impl MigratorTrait for Migrator {
             Box::new(m0009_sub_jobs::Migration),
             Box::new(m0010_callbacks::Migration),
             Box::new(m0011_completions::Migration),
+            Box::new(m0012_repair::Migration),
             Box::new(m0013_boots::Migration),
+            Box::new(m0014_backfills::Migration),
         ]
     }
 }

@@ -1,6 +1,7 @@
 //! One file a command: what it takes, and what it does.
 
 pub mod apply;
+pub mod backfill;
 pub mod calendar;
 pub mod complete;
 pub mod completion;
@@ -11,9 +12,12 @@ pub mod drain;
 pub mod errors;
 pub mod explain;
 pub mod get;
+pub mod import;
 pub mod init;
 pub mod logs;
+pub mod mark;
 pub mod next;
+pub mod rerun;
 pub mod restore;
 pub mod resume;
 pub mod run;

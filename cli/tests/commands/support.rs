@@ -108,6 +108,8 @@ service!(CommandService {
     run: RunRequest => RunResponse;
     terminate: TerminateRequest => TerminateResponse;
     complete_task: CompleteTaskRequest => CompleteTaskResponse;
+    rerun: RerunRequest => RerunResponse;
+    mark: MarkRequest => MarkResponse;
     drain_runner: DrainRunnerRequest => DrainRunnerResponse;
     resume_runner: ResumeRunnerRequest => ResumeRunnerResponse;
     drain_scheduler: DrainSchedulerRequest => DrainSchedulerResponse;

@@ -3,7 +3,8 @@
 use uuid::Uuid;
 
 use super::request::{
-    Applied, Apply, Caller, Complete, Delete, DeleteCalendar, Error, PutCalendar, PutCalendars, Run, Switch, Terminate,
+    Applied, Apply, Backfill, Caller, CancelBackfill, Complete, Delete, DeleteCalendar, Error, MarkTask, PutCalendar,
+    PutCalendars, Repaired, Rerun, Run, Switch, Terminate,
 };
 
 /// Something asked for.
@@ -13,8 +14,12 @@ pub(super) enum Order {
     Run(Run),
     Terminate(Terminate),
     Complete(Complete),
+    Rerun(Rerun),
+    Mark(MarkTask),
     Delete(Delete),
     Switch(Switch),
+    Backfill(Backfill),
+    CancelBackfill(CancelBackfill),
     PutCalendars(PutCalendars),
     DeleteCalendar(DeleteCalendar),
     DrainRunner { runner: String, drained: bool, reason: String },
@@ -28,6 +33,7 @@ pub(super) enum OrderAnswer {
     Calendars(Result<Vec<PutCalendar>, Error>),
     Job(Result<Uuid, Error>),
     Count(Result<u32, Error>),
+    Repaired(Result<Repaired, Error>),
     Done(Result<(), Error>),
 }
 
@@ -37,6 +43,8 @@ impl Order {
         match self {
             Self::Terminate(terminate) => Some(terminate.job_id),
             Self::Complete(complete) => Some(complete.job_id),
+            Self::Rerun(rerun) => Some(rerun.job_id),
+            Self::Mark(mark) => Some(mark.job_id),
             _ => None,
         }
     }
@@ -44,6 +52,11 @@ impl Order {
     /// Whether it changes what is scheduled.
     pub(super) fn reschedules(&self) -> bool {
         matches!(self, Self::Apply(_) | Self::Delete(_) | Self::Switch(_))
+    }
+
+    /// Whether the next turn has more to do because of it: schedules to be planned anew, or jobs to be made.
+    pub(super) fn goes_on(&self) -> bool {
+        matches!(self, Self::PutCalendars(_) | Self::Backfill(_))
     }
 
     /// The runner it is about.
@@ -64,13 +77,18 @@ impl Order {
         matches!(self, Self::Complete(_))
     }
 
-    fn caller(&self) -> Option<(&'static str, &Caller)> {
+    /// Who asks for it, and by which method.
+    pub(super) fn caller(&self) -> Option<(&'static str, &Caller)> {
         match self {
             Self::Apply(order) => Some(("Apply", &order.caller)),
             Self::Run(order) => Some(("Run", &order.caller)),
             Self::Terminate(order) => Some(("Terminate", &order.caller)),
+            Self::Rerun(order) => Some(("Rerun", &order.caller)),
+            Self::Mark(order) => Some(("Mark", &order.caller)),
             Self::Delete(order) => Some(("Delete", &order.caller)),
             Self::Switch(order) => Some(("Switch", &order.caller)),
+            Self::Backfill(order) => Some(("Backfill", &order.caller)),
+            Self::CancelBackfill(order) => Some(("CancelBackfill", &order.caller)),
             Self::PutCalendars(order) => Some(("PutCalendars", &order.caller)),
             Self::DeleteCalendar(order) => Some(("DeleteCalendar", &order.caller)),
             // Its token is good only once.
@@ -91,6 +109,8 @@ impl Order {
             }
             Self::Run(order) => vec![(order.namespace.clone(), order.name.clone())],
             Self::Delete(order) => vec![(order.namespace.clone(), order.name.clone())],
+            Self::Backfill(order) => vec![(order.namespace.clone(), order.name.clone())],
+            Self::CancelBackfill(order) => vec![(order.namespace.clone(), order.name.clone())],
             Self::Switch(order) => vec![(order.namespace.clone(), order.name.clone())],
             _ => Vec::new(),
         }
@@ -100,11 +120,14 @@ impl Order {
     pub(super) fn failed(&self, error: Error) -> OrderAnswer {
         match self {
             Self::Apply(_) => OrderAnswer::Applied(Err(error)),
-            Self::Run(_) => OrderAnswer::Job(Err(error)),
+            Self::Run(_) | Self::Backfill(_) => OrderAnswer::Job(Err(error)),
             Self::PutCalendars(_) => OrderAnswer::Calendars(Err(error)),
-            Self::Terminate(_) | Self::Delete(_) | Self::Switch(_) | Self::DeleteCalendar(_) => {
-                OrderAnswer::Count(Err(error))
-            }
+            Self::Rerun(_) | Self::Mark(_) => OrderAnswer::Repaired(Err(error)),
+            Self::Terminate(_)
+            | Self::Delete(_)
+            | Self::Switch(_)
+            | Self::DeleteCalendar(_)
+            | Self::CancelBackfill(_) => OrderAnswer::Count(Err(error)),
             Self::Complete(_) | Self::DrainRunner { .. } | Self::DrainScheduler { .. } => OrderAnswer::Done(Err(error)),
         }
     }

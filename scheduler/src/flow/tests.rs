@@ -1,12 +1,15 @@
 //! The engine with a runner played by the test, on each database.
 
+mod backfills;
 mod clocks;
 mod completions;
 mod explain;
+mod firing;
 mod graphs;
 mod locks;
 mod parked;
 mod races;
+mod repair;
 mod schedules;
 mod switches;
 

@@ -13,6 +13,7 @@ use tracing::debug;
 use uuid::Uuid;
 
 use super::{
+    backfill,
     batch::{Agenda, Context, Input, Output, Reset},
     completions,
     data::Data,
@@ -61,6 +62,12 @@ async fn run(context: &mut Context, input: &Input) -> Result<Output, store::Erro
         fires = trigger::claim(&tx, &mut context.plans, search, &except).await?;
         more_due = fires.more;
         output.more_ahead = fires.more_ahead;
+        output.more |= fires.more_outdated;
+    }
+
+    let mut backfills = backfill::Claims::default();
+    if input.fire && (input.job_ended || input.look.is_some()) {
+        backfills = backfill::claim(&tx, &mut context.plans).await?;
     }
 
     let mut silent = Vec::new();
@@ -101,8 +108,9 @@ async fn run(context: &mut Context, input: &Input) -> Result<Output, store::Erro
     }
     let mut data = Data::default();
 
-    output.orders = orders::pass(&tx, context, &mut work, &input.orders, claims, configs).await?;
+    output.orders = orders::pass(&tx, context, &mut work, &mut data, &input.orders, claims, configs).await?;
     trigger::pass(&tx, &mut work, fires).await?;
+    output.more |= backfill::pass(&tx, &mut work, backfills).await?;
     dispatcher::pass(&tx, context, &mut work, input, &runners, &mut output).await?;
     reaper::pass(&tx, context, &mut work, input.sweep, &silent, &runners, &mut output).await?;
     let (opening, more) = expander::pass(&tx, &mut work).await?;
@@ -146,8 +154,7 @@ async fn run(context: &mut Context, input: &Input) -> Result<Output, store::Erro
         let due = store::schedule::next_due(&tx).await?.map(|due| due.max(again));
         output.agenda = Some(Agenda { due, waiters: store::schedule::waiters(&tx).await? });
     }
-    // Schedules whose calendar changed are planned anew by the next turn.
-    output.more |= input.orders.iter().any(|order| matches!(order, Order::PutCalendars(_)));
+    output.more |= input.orders.iter().any(Order::goes_on);
     let drains = input.orders.iter().any(Order::is_drain);
     // The next look tells the runner that waited; so does that of the scheduler that holds its session.
     let completes = input.orders.iter().any(Order::completes);

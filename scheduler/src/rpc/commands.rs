@@ -2,9 +2,9 @@
 
 use baton::v1::{
     CompleteTaskRequest, CompleteTaskResponse, DrainRunnerRequest, DrainRunnerResponse, DrainSchedulerRequest,
-    DrainSchedulerResponse, Job, ResumeRunnerRequest, ResumeRunnerResponse, ResumeSchedulerRequest,
-    ResumeSchedulerResponse, RunRequest, RunResponse, Runner, Scheduler, TerminateRequest, TerminateResponse,
-    command_service_server::CommandService,
+    DrainSchedulerResponse, Job, MarkRequest, MarkResponse, RerunRequest, RerunResponse, ResumeRunnerRequest,
+    ResumeRunnerResponse, ResumeSchedulerRequest, ResumeSchedulerResponse, RunRequest, RunResponse, Runner, Scheduler,
+    TerminateRequest, TerminateResponse, command_service_server::CommandService,
 };
 use tonic::{Request, Response, Status, async_trait};
 use uuid::Uuid;
@@ -89,7 +89,7 @@ impl Commands {
     }
 }
 
-fn check_reason(fields: &mut Fields, reason: &str) {
+pub(super) fn check_reason(fields: &mut Fields, reason: &str) {
     if reason.chars().count() > REASON_MAX {
         fields.refuse("reason", format!("has at most {REASON_MAX} characters"));
     }
@@ -110,6 +110,14 @@ impl CommandService for Commands {
         request: Request<CompleteTaskRequest>,
     ) -> Result<Response<CompleteTaskResponse>, Status> {
         Ok(Response::new(self.0.complete_task(request.into_inner()).await?))
+    }
+
+    async fn rerun(&self, request: Request<RerunRequest>) -> Result<Response<RerunResponse>, Status> {
+        Ok(Response::new(self.0.rerun(request.into_inner()).await?))
+    }
+
+    async fn mark(&self, request: Request<MarkRequest>) -> Result<Response<MarkResponse>, Status> {
+        Ok(Response::new(self.0.mark(request.into_inner()).await?))
     }
 
     async fn drain_runner(

@@ -1,6 +1,8 @@
 //! What is said: messages become values, answers become messages.
 
 mod api;
+mod audit;
+mod backfills;
 mod calendars;
 mod caller;
 mod commands;
@@ -12,6 +14,7 @@ mod job_configs;
 mod jobs;
 mod logs;
 mod page;
+mod repair;
 mod runners;
 mod schedulers;
 mod schedules;

@@ -5,6 +5,7 @@
 //! | `INVALID_ARGUMENT` | `INVALID_REQUEST` | fields are wrong; each of them is named |
 //! | `INVALID_ARGUMENT` | `AMBIGUOUS_ID` | a part of an id fits several |
 //! | `NOT_FOUND` | `JOB_NOT_FOUND`, … | there is no such thing; the closest name is told |
+//! | `NOT_FOUND` | `EXPIRED` | it was there, and retention removed it |
 //! | `ALREADY_EXISTS` | `REQUEST_ID_REUSED` | another request came under this id |
 //! | `FAILED_PRECONDITION` | such as `JOB_ENDED` | the request does not fit what is |
 //! | `ABORTED` | `CONTENDED` | others were in the way; the same may work at once |
@@ -63,10 +64,11 @@ pub(crate) enum Kind {
     Scheduler,
     Calendar,
     Token,
+    Backfill,
 }
 
 impl Kind {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 9] = [
         Self::JobConfig,
         Self::Version,
         Self::Job,
@@ -75,6 +77,7 @@ impl Kind {
         Self::Scheduler,
         Self::Calendar,
         Self::Token,
+        Self::Backfill,
     ];
 
     fn words(self) -> &'static str {
@@ -87,6 +90,7 @@ impl Kind {
             Self::Scheduler => "scheduler",
             Self::Calendar => "calendar",
             Self::Token => "token",
+            Self::Backfill => "backfill",
         }
     }
 
@@ -100,6 +104,7 @@ impl Kind {
             Self::Scheduler => "SCHEDULER_NOT_FOUND",
             Self::Calendar => "CALENDAR_NOT_FOUND",
             Self::Token => "TOKEN_NOT_FOUND",
+            Self::Backfill => "BACKFILL_NOT_FOUND",
         }
     }
 
@@ -114,6 +119,7 @@ impl Kind {
             Self::Scheduler => "`baton get schedulers` lists what there is",
             Self::Calendar => "`baton calendar get` lists what there is",
             Self::Token => "it is the last part of the url that the called service was given",
+            Self::Backfill => "`baton get backfills` lists what there is",
         }
     }
 }
@@ -236,12 +242,25 @@ fn not_found(words: &str, reason: &str, next_step: &str, name: &str, suggestion:
     status(Code::NotFound, &message, details)
 }
 
+/// What retention removed, or has begun to remove.
+fn expired(words: &str, name: &str) -> Status {
+    let name = &cut(name, VALUE_BYTES_MAX);
+    let message = format!(
+        "{words} {name:?} is not kept any more: `retention` of its job config, or the scheduler's --retention-age, says \
+         how long"
+    );
+    let mut details = details("EXPIRED", [("kind", words.to_owned()), ("name", name.to_owned())]);
+    details.set_resource_info(words, name, "", &message);
+    status(Code::NotFound, &message, details)
+}
+
 fn refused(refusal: request::Error) -> Status {
     match refusal {
         request::Error::NotFound { kind, name } => match Kind::ALL.into_iter().find(|known| known.words() == kind) {
             Some(kind) => Error::not_found(kind, name).into(),
             None => not_found(kind, "NOT_FOUND", "look at its name", &name, None),
         },
+        request::Error::Expired { kind, name } => expired(kind, &name),
         request::Error::Invalid(wrong) => {
             let violations: Vec<Violation> =
                 wrong.into_iter().map(|(field, message)| Violation::new(field, message)).collect();

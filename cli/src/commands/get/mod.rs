@@ -1,5 +1,7 @@
 //! `baton get`: lists of things, or one of them.
 
+mod audit;
+mod backfills;
 mod configs;
 mod fires;
 mod jobs;
@@ -34,6 +36,7 @@ Examples:
   baton get job 7be0d21c -o json
   baton get tasks 7be0d21c/resize
   baton get runners -l pool=etl
+  baton get audit --job 7be0d21c
   baton get config orders-etl --version 6 -o yaml")]
 pub struct Args {
     #[command(subcommand)]
@@ -42,9 +45,15 @@ pub struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Kind {
+    /// Backfills, newest first, or one.
+    #[command(visible_alias = "backfill")]
+    Backfills(backfills::Args),
     /// Job configs by namespace and name, or one.
     #[command(visible_alias = "config")]
     Configs(configs::Args),
+    /// What was changed by request, newest first.
+    #[command(visible_alias = "audits")]
+    Audit(audit::Args),
     /// Fires of a job config that made no job, newest first.
     #[command(visible_alias = "fire")]
     Fires(fires::Args),
@@ -71,7 +80,9 @@ enum Kind {
 /// Reads and prints.
 pub async fn run(context: &Context, args: Args) -> Result<Exit, Error> {
     match args.kind {
+        Kind::Backfills(args) => backfills::run(context, args).await,
         Kind::Configs(args) => configs::run(context, args).await,
+        Kind::Audit(args) => audit::run(context, args).await,
         Kind::Fires(args) => fires::run(context, args).await,
         Kind::Jobs(args) => jobs::run(context, args).await,
         Kind::Tasks(args) => tasks::run(context, args).await,
@@ -147,9 +158,11 @@ macro_rules! pages {
 
 pages! {
     ListResponse: job_configs;
+    ListAuditEventsResponse: events;
     ListFiresResponse: fires;
     ListJobsResponse: jobs;
     ListSchedulesResponse: schedules;
+    ListBackfillsResponse: backfills;
     ListCalendarsResponse: calendars;
     ListTasksResponse: tasks;
     ListRunnersResponse: runners;

@@ -16,7 +16,8 @@ use crate::{
         order::{Order, OrderAnswer},
         pulse::Seen,
         request::{
-            self, Applied, Apply, Complete, Delete, DeleteCalendar, PutCalendar, PutCalendars, Run, Switch, Terminate,
+            self, Applied, Apply, Backfill, CancelBackfill, Complete, Delete, DeleteCalendar, MarkTask, PutCalendar,
+            PutCalendars, Repaired, Rerun, Run, Switch, Terminate,
         },
     },
 };
@@ -51,6 +52,16 @@ impl Engine {
         self.done(Order::Complete(order)).await
     }
 
+    /// Runs tasks of a job again.
+    pub async fn rerun(&self, order: Rerun) -> Result<Repaired, request::Error> {
+        self.repaired(Order::Rerun(order)).await
+    }
+
+    /// Takes a person's word for how a task ended.
+    pub async fn mark(&self, order: MarkTask) -> Result<Repaired, request::Error> {
+        self.repaired(Order::Mark(order)).await
+    }
+
     /// Takes a job config out of use; returns how many of its jobs are live.
     pub async fn delete(&self, order: Delete) -> Result<u32, request::Error> {
         self.count(Order::Delete(order)).await
@@ -59,6 +70,19 @@ impl Engine {
     /// Switches schedules off or on; returns how many changed.
     pub async fn switch(&self, order: Switch) -> Result<u32, request::Error> {
         self.count(Order::Switch(order)).await
+    }
+
+    /// Begins a backfill; returns its id.
+    pub async fn backfill(&self, order: Backfill) -> Result<Uuid, request::Error> {
+        match self.order(Order::Backfill(order)).await? {
+            OrderAnswer::Job(answer) => answer,
+            other => Err(mismatch(&other)),
+        }
+    }
+
+    /// Lets a backfill make no more jobs; returns how many of its jobs live.
+    pub async fn cancel_backfill(&self, order: CancelBackfill) -> Result<u32, request::Error> {
+        self.count(Order::CancelBackfill(order)).await
     }
 
     /// Stores calendars, all or none.
@@ -138,6 +162,13 @@ impl Engine {
     async fn count(&self, order: Order) -> Result<u32, request::Error> {
         match self.order(order).await? {
             OrderAnswer::Count(answer) => answer,
+            other => Err(mismatch(&other)),
+        }
+    }
+
+    async fn repaired(&self, order: Order) -> Result<Repaired, request::Error> {
+        match self.order(order).await? {
+            OrderAnswer::Repaired(answer) => answer,
             other => Err(mismatch(&other)),
         }
     }

@@ -25,6 +25,7 @@ pub struct Model {
     pub logical_at: Option<i64>,
     pub logical_zone: Option<String>,
     pub rerun_no: i32,
+    pub backfill_id: Option<Uuid>,
     pub params: String,
     pub created_at: i64,
     pub started_at: Option<i64>,
@@ -38,6 +39,8 @@ pub struct Model {
     pub tasks_ended: i32,
     pub tasks_failed: i32,
     pub seq: i64,
+    pub removing: bool,
+    pub logs_removed: bool,
 }
 
 #[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]

@@ -57,6 +57,10 @@ pub struct Job {
     pub tasks_failed: u32,
     /// What made it.
     pub trigger: Trigger,
+    /// Which of the jobs of that fire it is: 0 for the one that the schedule made.
+    pub rerun_no: u32,
+    /// The backfill that made it.
+    pub backfill_id: Option<Uuid>,
     /// The job it is a consequence of.
     pub parent: Option<Parent>,
     /// The schedule that made it.
@@ -87,13 +91,22 @@ pub struct JobFilter {
 impl Store {
     /// One job.
     pub async fn job(&self, id: Uuid) -> Result<Option<Job>, Error> {
-        job::Entity::find_by_id(id).one(self.reader()).await?.map(Job::try_from).transpose()
+        job::Entity::find_by_id(id)
+            .filter(job::Column::Removing.eq(false))
+            .one(self.reader())
+            .await?
+            .map(Job::try_from)
+            .transpose()
     }
 
     /// Jobs, newest first, below the one given.
     pub async fn jobs(&self, filter: &JobFilter, below: Option<Uuid>, limit: u64) -> Result<Page<Job>, Error> {
         use job::Column as C;
-        let mut question = job::Entity::find().filter(has_labels(self.backend(), C::Labels, &filter.labels));
+        let mut question = job::Entity::find().filter(C::Removing.eq(false)).filter(has_labels(
+            self.backend(),
+            C::Labels,
+            &filter.labels,
+        ));
         if let Some(namespace) = &filter.namespace {
             question = question.filter(C::Namespace.eq(namespace));
         }
@@ -156,6 +169,8 @@ impl TryFrom<job::Model> for Job {
             tasks_failed: row.tasks_failed.cast_unsigned(),
             schedule: row.schedule,
             fire_time: row.fire_time.map(Timestamp),
+            rerun_no: row.rerun_no.cast_unsigned(),
+            backfill_id: row.backfill_id,
             seq: row.seq.cast_unsigned(),
         })
     }
