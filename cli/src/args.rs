@@ -6,9 +6,9 @@ use clap::{ArgAction, Parser, Subcommand, ValueEnum};
 
 use crate::{
     commands::{
-        apply, backfill, calendar, complete, completion, delete, describe, dev, drain, errors, explain, get, import,
-        init, logs, mark, next, rerun, restore, resume, run, schedule, switch, terminate, test_endpoint, validate,
-        watch,
+        apply, backfill, calendar, callback, complete, completion, delete, describe, dev, drain, errors, explain, get,
+        import, init, logs, mark, next, rerun, restore, resume, run, schedule, switch, terminate, test_endpoint,
+        validate, watch,
     },
     output::{Format, time::TimeMode},
     selector,
@@ -136,6 +136,8 @@ pub enum Command {
     Drain(drain::Args),
     /// Give a drained runner or scheduler work again.
     Resume(resume::Args),
+    /// Send again what was told to others.
+    Callback(callback::Args),
     /// Delete a job config; its jobs go on and stay readable.
     Delete(delete::Args),
     /// Make an earlier version of a job config the newest again.

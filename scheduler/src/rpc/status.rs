@@ -62,13 +62,14 @@ pub(crate) enum Kind {
     Task,
     Runner,
     Scheduler,
+    Callback,
     Calendar,
     Token,
     Backfill,
 }
 
 impl Kind {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 10] = [
         Self::JobConfig,
         Self::Version,
         Self::Job,
@@ -77,6 +78,7 @@ impl Kind {
         Self::Scheduler,
         Self::Calendar,
         Self::Token,
+        Self::Callback,
         Self::Backfill,
     ];
 
@@ -88,6 +90,7 @@ impl Kind {
             Self::Task => "task",
             Self::Runner => "runner",
             Self::Scheduler => "scheduler",
+            Self::Callback => "callback",
             Self::Calendar => "calendar",
             Self::Token => "token",
             Self::Backfill => "backfill",
@@ -102,6 +105,7 @@ impl Kind {
             Self::Task => "TASK_NOT_FOUND",
             Self::Runner => "RUNNER_NOT_FOUND",
             Self::Scheduler => "SCHEDULER_NOT_FOUND",
+            Self::Callback => "CALLBACK_NOT_FOUND",
             Self::Calendar => "CALENDAR_NOT_FOUND",
             Self::Token => "TOKEN_NOT_FOUND",
             Self::Backfill => "BACKFILL_NOT_FOUND",
@@ -117,6 +121,7 @@ impl Kind {
             Self::Task => "`baton get tasks` lists what there is",
             Self::Runner => "`baton get runners` lists what there is",
             Self::Scheduler => "`baton get schedulers` lists what there is",
+            Self::Callback => "`baton get callbacks` lists what there is",
             Self::Calendar => "`baton calendar get` lists what there is",
             Self::Token => "it is the last part of the url that the called service was given",
             Self::Backfill => "`baton get backfills` lists what there is",
