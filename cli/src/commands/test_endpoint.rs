@@ -60,6 +60,9 @@ pub struct Args {
     /// A status or a range that is a success, such as 200-299; may be repeated.
     #[arg(long = "success", value_name = "STATUS")]
     success: Vec<String>,
+    /// The runner that asks; any that can when not given.
+    #[arg(long, value_name = "ID", default_value = "")]
+    runner: String,
     /// A label that the runner must have; may be repeated.
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = selector::pair)]
     labels: Vec<(String, String)>,
@@ -135,7 +138,7 @@ fn config(args: &Args, namespace: &str, name: &str) -> Result<JobConfig, Error> 
         max_response_bytes: RESPONSE_BYTES,
         ..HttpTarget::default()
     };
-    let selector = RunnerSelector { match_labels: args.labels.iter().cloned().collect() };
+    let selector = RunnerSelector { match_labels: args.labels.iter().cloned().collect(), ..RunnerSelector::default() };
     let task = TaskConfig {
         name: TASK.to_owned(),
         target: Some(Target::Http(target)),
@@ -158,6 +161,7 @@ async fn ask(client: &Client, args: &Args, namespace: &str, name: &str) -> Resul
         namespace: namespace.to_owned(),
         name: name.to_owned(),
         request_id: request_id(None),
+        runner_id: args.runner.clone(),
         ..RunRequest::default()
     };
     let mut job = client.run(run).await?.job.unwrap_or_default();
