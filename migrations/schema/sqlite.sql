@@ -119,6 +119,23 @@ CREATE INDEX callback_of_config ON callback (namespace, name, id);
 CREATE INDEX callback_of_job ON callback (job_id, id);
 CREATE INDEX callback_tail ON callback (lower(substr(hex(id), -4)));
 CREATE INDEX callback_without_job ON callback (created_at) WHERE job_id IS NULL;
+CREATE TABLE completion (
+    -- SHA-256 of the token, in hex.
+    token_hash text NOT NULL PRIMARY KEY,
+    task_id blob NOT NULL REFERENCES task (id) ON DELETE CASCADE,
+    job_id blob NOT NULL,
+    attempt integer NOT NULL,
+    lease bigint NOT NULL,
+    -- OPEN until the token is used; USED until the runner that waits is told; then TOLD.
+    state text NOT NULL CHECK (state IN ('OPEN', 'USED', 'TOLD')),
+    -- Where the runner that waits is to be told.
+    session_id blob,
+    slot integer,
+    created_at bigint NOT NULL,
+    used_at bigint
+    );
+CREATE INDEX completion_task ON completion (task_id);
+CREATE INDEX completion_untold ON completion (session_id) WHERE state = 'USED';
 CREATE TABLE concurrency_limit (
     key text NOT NULL PRIMARY KEY
     );

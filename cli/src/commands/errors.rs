@@ -39,6 +39,8 @@ macro_rules! entries {
 const ENTRIES: &[Entry] = entries! {
     AMBIGUOUS_ID (INVALID_ARGUMENT) "the part of an id that was given fits several things, which the message lists"
         => "give more digits of the one that is meant, or all of them";
+    ATTEMPT_OVER (FAILED_PRECONDITION) "the attempt that a token belongs to is over: timed out, terminated, lost or followed by another"
+        => "nothing: its task went on without it; see `baton describe task JOB/TASK`";
     BACKFILL_ENDED (FAILED_PRECONDITION) "the backfill has ended, and what was asked for needs one that has not"
         => "see how far it came: `baton get backfill ID`";
     BACKFILL_NOT_FOUND (NOT_FOUND) "no backfill has this id"
@@ -101,6 +103,10 @@ const ENTRIES: &[Entry] = entries! {
         => "see `baton get tasks JOB`";
     TASK_NOT_WAITING (FAILED_PRECONDITION) "only a task that waits can be skipped"
         => "change how it ended: `baton mark JOB/TASK skipped --reason TEXT`";
+    TOKEN_NOT_FOUND (NOT_FOUND) "nobody was given this token"
+        => "it is the last part of the callback url, whole, and good at the cluster that gave it";
+    TOKEN_USED (FAILED_PRECONDITION) "the token completed its task before"
+        => "nothing: it is good once; see how the task ended: `baton get jobs`";
     UNAVAILABLE (UNAVAILABLE) "the database is away, or the scheduler is about to stop"
         => "try again in a moment, or ask another scheduler of the cluster with --address";
     VERSION_NOT_FOUND (NOT_FOUND) "the job config has no such version"

@@ -3,6 +3,7 @@
 
 pub mod callback;
 pub mod command;
+pub mod completion;
 pub mod definition;
 pub mod explain;
 pub mod gate;

@@ -163,6 +163,8 @@ pub(super) struct Context {
     pub backoff: Backoff,
     /// Whether other schedulers may share the database.
     pub clustered: bool,
+    /// Where services find a scheduler for their callbacks.
+    pub public_url: String,
 }
 
 /// Something a frame told about a dispatch.

@@ -117,6 +117,8 @@ pub struct Settings {
     pub scheduler: Uuid,
     /// Where runners reach this scheduler.
     pub address: String,
+    /// Where services find a scheduler for their callbacks, such as `https://baton.example.com`.
+    pub public_url: String,
     /// How callbacks are carried out.
     pub courier: courier::Settings,
 }
@@ -199,7 +201,7 @@ struct Loop {
 
 impl Loop {
     fn new(settings: Settings, engine: Engine, inbox: mpsc::Receiver<Event>) -> Self {
-        let Settings { store, timing, scheduler, address, courier } = settings;
+        let Settings { store, timing, scheduler, address, public_url, courier } = settings;
         let courier = Courier::new(courier);
         let now = Instant::now();
         let clustered = store.is_clustered();
@@ -217,6 +219,7 @@ impl Loop {
                 memory: Memory::default(),
                 backoff: courier.backoff(),
                 clustered,
+                public_url,
             }),
             sessions: Sessions::default(),
             pulse,

@@ -8,6 +8,7 @@ mod birth;
 mod calendars;
 mod callbacker;
 mod changes;
+mod completions;
 pub mod courier;
 mod data;
 mod dispatcher;

@@ -9,7 +9,7 @@ use super::{
     backfill,
     batch::Context,
     birth::{self, Cause, Kin},
-    calendars, callbacker,
+    calendars, callbacker, completions,
     data::Data,
     ending::{terminate_job, terminate_tasks},
     gates,
@@ -158,6 +158,7 @@ async fn carry_out(
         Order::Apply(order) => OrderAnswer::Applied(apply(tx, work.now, order, configs).await?),
         Order::Run(order) => OrderAnswer::Job(run(tx, context, work, order, configs).await?),
         Order::Terminate(order) => OrderAnswer::Count(terminate(tx, work, order).await?),
+        Order::Complete(order) => OrderAnswer::Done(completions::complete(tx, work, order).await?),
         // A repair counts the whole graph anew: what ended in this turn has to have had its consequences.
         Order::Rerun(order) => {
             gates::settle(tx, work, data, Vec::new()).await?;

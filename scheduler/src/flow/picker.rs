@@ -10,6 +10,7 @@ use uuid::Uuid;
 
 use super::{
     batch::{Context, Dispatch, IdleSession, Input, News, Output},
+    completions,
     data::Data,
     parked,
     plan::Plan,
@@ -17,10 +18,11 @@ use super::{
 };
 use crate::{
     domain::{
+        completion,
         placement::{self, Candidate, Class, Holders, Offer, Routing, Usage},
         task::{Event, TaskState},
     },
-    store::{self, Tx, job::JobRow, task::TaskRow},
+    store::{self, Tx, completion::Right, job::JobRow, task::TaskRow},
 };
 
 /// How many classes one pick looks at. Of more, the next pick looks at the next ones.
@@ -144,6 +146,7 @@ pub(super) async fn pass(
     load(tx, context, work, data, pairs.iter().map(|(at, _)| &tasks[*at]), &mut jobs).await?;
     output.more |= context.plans.parked().len() > parked.len();
     let mut dispatched: Vec<TaskRow> = Vec::new();
+    let mut rights: Vec<Right> = Vec::new();
     let mut holding = Vec::new();
     for (at, offer) in pairs {
         let session = &mut sessions[offer];
@@ -153,7 +156,9 @@ pub(super) async fn pass(
         }
         let mut task = tasks[at].clone();
         let Some((job, plan)) = jobs.get(&task.job_id) else { continue };
-        let spec = match data.spec(job, plan, &task, context.timing.self_stop_after(), None) {
+        let waits = plan.task(task.node).target.waits_for_callback();
+        let callback = waits.then(|| completions::issue(&context.public_url));
+        let spec = match data.spec(job, plan, &task, context.timing.self_stop_after(), callback) {
             Ok(spec) => spec,
             Err(reason) => {
                 output.unrenderable.push((task.reference(), task.job_id, reason));
@@ -168,6 +173,11 @@ pub(super) async fn pass(
         task.slot = Some(slot);
         task.session_id = Some(session.session);
         task.dispatched_at = Some(work.now);
+        rights.extend(spec.callback.as_ref().map(|callback| Right {
+            token_hash: completion::hash(&callback.token),
+            task: task.reference(),
+            job_id: task.job_id,
+        }));
         output.dispatched.push(Dispatch {
             session: session.session,
             slot,
@@ -185,6 +195,7 @@ pub(super) async fn pass(
     if written != rows.len() as u64 {
         return Err(store::Error::Missed { asked: rows.len() as u64, written });
     }
+    store::completion::insert(tx, &rights, work.now).await?;
     store::concurrency::hold(tx, &holding).await?;
     Ok(left)
 }

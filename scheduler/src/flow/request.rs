@@ -166,6 +166,26 @@ pub struct Delete {
     pub name: String,
 }
 
+/// Asks to complete a task that waits for its callback.
+#[derive(Debug, Clone)]
+pub struct Complete {
+    /// What is kept of the token.
+    pub token_hash: String,
+    /// The job of the task that it belongs to.
+    pub job_id: Uuid,
+    /// Whether the work failed.
+    pub failed: bool,
+    /// What later tasks may read, as a task would write it to `BATON_OUTPUT`.
+    pub output: String,
+    /// What happened, in words.
+    pub message: String,
+}
+
+/// The reason of a refusal: the token was used before.
+pub const TOKEN_USED: &str = "TOKEN_USED";
+/// The reason of a refusal: the attempt that the token belongs to is over.
+pub const ATTEMPT_OVER: &str = "ATTEMPT_OVER";
+
 /// Why the engine did not do what was asked.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Error {

@@ -3,6 +3,7 @@
 mod backfills;
 mod callbacks;
 mod clocks;
+mod completions;
 mod explain;
 mod firing;
 mod graphs;
@@ -57,6 +58,7 @@ impl Scene {
                 timing: Timing::from_beat(Duration::from_secs(10), Duration::from_secs(10)),
                 scheduler: Uuid::now_v7(),
                 address: "127.0.0.1:7420".to_owned(),
+                public_url: "http://127.0.0.1:7420".to_owned(),
                 courier: courier.clone(),
             };
             let (engine, _) = Engine::start(settings);

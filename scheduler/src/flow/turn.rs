@@ -15,7 +15,7 @@ use uuid::Uuid;
 use super::{
     admission, backfill,
     batch::{Agenda, Context, Input, Output, Reset},
-    callbacker,
+    callbacker, completions,
     data::Data,
     dispatcher, expander, gates,
     order::Order,
@@ -170,6 +170,7 @@ async fn run(context: &mut Context, input: &Input) -> Result<Output, store::Erro
     }
     if let Some(sessions) = &input.look {
         output.resets.extend(store::task::terminating_in(&tx, sessions).await?.iter().filter_map(Reset::of));
+        output.resets.extend(completions::to_tell(&tx, sessions).await?);
         if input.in_doubt {
             output.doubtful = store::task::dispatched_in(&tx, sessions).await?.iter().filter_map(Reset::of).collect();
         }
@@ -185,7 +186,10 @@ async fn run(context: &mut Context, input: &Input) -> Result<Output, store::Erro
     }
     output.more |= input.orders.iter().any(Order::goes_on);
     let drains = input.orders.iter().any(Order::is_drain);
-    if context.clustered && (left || elsewhere || drains) {
+    // The next look tells the runner that waited; so does that of the scheduler that holds its session.
+    let completes = input.orders.iter().any(Order::completes);
+    output.more |= completes;
+    if context.clustered && (left || elsewhere || drains || completes) {
         store::scheduler::wake_others(&tx).await?;
     }
     tx.commit().await?;

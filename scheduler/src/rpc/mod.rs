@@ -7,6 +7,7 @@ mod calendars;
 mod callbacks;
 mod caller;
 mod commands;
+mod completions;
 mod convert;
 mod frames;
 mod heartbeat;

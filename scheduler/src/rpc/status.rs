@@ -64,11 +64,12 @@ pub(crate) enum Kind {
     Scheduler,
     Callback,
     Calendar,
+    Token,
     Backfill,
 }
 
 impl Kind {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 10] = [
         Self::JobConfig,
         Self::Version,
         Self::Job,
@@ -76,6 +77,7 @@ impl Kind {
         Self::Runner,
         Self::Scheduler,
         Self::Calendar,
+        Self::Token,
         Self::Callback,
         Self::Backfill,
     ];
@@ -90,6 +92,7 @@ impl Kind {
             Self::Scheduler => "scheduler",
             Self::Callback => "callback",
             Self::Calendar => "calendar",
+            Self::Token => "token",
             Self::Backfill => "backfill",
         }
     }
@@ -104,6 +107,7 @@ impl Kind {
             Self::Scheduler => "SCHEDULER_NOT_FOUND",
             Self::Callback => "CALLBACK_NOT_FOUND",
             Self::Calendar => "CALENDAR_NOT_FOUND",
+            Self::Token => "TOKEN_NOT_FOUND",
             Self::Backfill => "BACKFILL_NOT_FOUND",
         }
     }
@@ -119,6 +123,7 @@ impl Kind {
             Self::Scheduler => "`baton get schedulers` lists what there is",
             Self::Callback => "`baton get callbacks` lists what there is",
             Self::Calendar => "`baton calendar get` lists what there is",
+            Self::Token => "it is the last part of the url that the called service was given",
             Self::Backfill => "`baton get backfills` lists what there is",
         }
     }

@@ -5,6 +5,7 @@ pub mod audit;
 pub mod backfill;
 pub mod calendar;
 pub mod callback;
+pub mod completion;
 pub mod concurrency;
 pub mod config;
 mod entity;

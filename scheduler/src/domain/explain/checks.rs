@@ -253,6 +253,9 @@ fn work(facts: &Facts<'_>) -> Verdict {
                 waiting => format!("{waiting} wait"),
             }
         )),
+        (TaskState::Running, _) if facts.config.target.waits_for_callback() => Verdict::passed(
+            "under way: it asks, then waits until somebody posts to its callback or its timeout is over",
+        ),
         (TaskState::Callback, _) => held(facts),
         (TaskState::Running, _) => Verdict::passed("under way"),
         (TaskState::Finished, _) => Verdict::passed("finished"),

@@ -59,6 +59,7 @@ async fn with_limit_one_and_three_schedulers_never_two_run_at_once() {
             timing: Timing::from_beat(Duration::from_secs(10), Duration::from_secs(10)),
             scheduler: Uuid::now_v7(),
             address: "127.0.0.1:7420".to_owned(),
+            public_url: "http://127.0.0.1:7420".to_owned(),
             courier: crate::flow::courier::Settings::default(),
         };
         let (engine, _) = Engine::start(settings);

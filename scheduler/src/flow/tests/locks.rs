@@ -40,6 +40,7 @@ async fn a_new_config_is_locked_before_any_job() {
         plans: Plans::default(),
         memory: Memory::default(),
         clustered: true,
+        public_url: String::new(),
     };
     let config = JobConfig {
         namespace: "default".into(),

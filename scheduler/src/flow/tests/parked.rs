@@ -32,6 +32,7 @@ impl Scene {
             timing: Timing::from_beat(Duration::from_secs(10), Duration::from_secs(10)),
             scheduler: Uuid::now_v7(),
             address: "127.0.0.1:7420".to_owned(),
+            public_url: "http://127.0.0.1:7420".to_owned(),
         };
         self.engine = Engine::start(settings).0;
     }

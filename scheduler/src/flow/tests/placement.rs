@@ -286,6 +286,7 @@ impl Scene {
                 timing: Timing::from_beat(Duration::from_millis(100), Duration::from_millis(100)),
                 scheduler: Uuid::now_v7(),
                 address: "127.0.0.1:7420".to_owned(),
+                public_url: "http://127.0.0.1:7420".to_owned(),
                 courier: crate::flow::courier::Settings::default(),
             };
             let (engine, _) = Engine::start(settings);

@@ -92,6 +92,7 @@ async fn a_stream_that_was_replaced_elsewhere_keeps_no_work_from_others() {
         store,
         timing: timing(),
         scheduler: Uuid::now_v7(),
+        public_url: format!("http://{address}"),
         address,
         courier: crate::flow::courier::Settings::default(),
     });
@@ -165,6 +166,7 @@ async fn a_version_that_was_never_committed_is_not_planned_for() {
         plans: Plans::default(),
         memory: Memory::default(),
         clustered: false,
+        public_url: String::new(),
     };
     let apply = |name: &str| {
         let tasks = vec![task(name, &[])];
