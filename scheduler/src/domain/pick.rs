@@ -4,6 +4,9 @@ use std::{collections::BTreeMap, fmt};
 
 use super::{selector::Selector, time::Timestamp};
 
+/// The class of tasks that stand for a job: no runner takes them.
+pub const SUB_JOB: &str = "job;;";
+
 /// What a runner must have to take a task. Tasks that ask for the same are one class in the queue.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Class {

@@ -9,6 +9,7 @@ use super::{
     order::{Order, OrderAnswer},
     plan::Plans,
     pulse::Judge,
+    sub_jobs::Handover,
 };
 use crate::{
     domain::{
@@ -48,6 +49,8 @@ pub(super) struct Input {
     pub fire: bool,
     /// A job ended since the last turn: others may have waited for that.
     pub job_ended: bool,
+    /// What the last turn left for this one.
+    pub handover: Handover,
     /// The clock of the database may have been set back.
     pub clock_set_back: bool,
 }
@@ -83,6 +86,10 @@ pub(super) struct Output {
     pub more: bool,
     /// A job ended: others may have waited for that.
     pub job_ended: bool,
+    /// A job FINISHED, and a job config comes after its own.
+    pub followed: bool,
+    /// What the next turn is to go on with.
+    pub handover: Handover,
     /// When the next task that waits for a retry may be picked.
     pub next_wake: Option<Timestamp>,
     /// What schedules wait for, if that was looked for.
@@ -130,6 +137,9 @@ pub(super) struct Context {
     pub plans: Plans,
     /// Whether other schedulers may share the database.
     pub clustered: bool,
+    /// Whether any job config comes after another, where this scheduler alone can change that; `None` when it is to be
+    /// asked.
+    pub followed: Option<bool>,
 }
 
 /// Something a frame told about a dispatch.

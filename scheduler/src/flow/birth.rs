@@ -28,7 +28,6 @@ pub(super) struct Kin {
 }
 
 impl Kin {
-    #[expect(dead_code, reason = "`job` tasks and callbacks come next")]
     /// The newest version of a job config, as it is now. Without a lock: for jobs that no other job of the config holds
     /// back. `None` when there is no such config.
     pub(super) async fn newest(
@@ -58,7 +57,6 @@ pub(super) enum Cause {
         waiting: bool,
     },
     /// A `job` task.
-    #[expect(dead_code, reason = "`job` tasks come next")]
     SubJob {
         /// The job of that task, the task and its attempt.
         parent: (Uuid, Uuid, u32),
@@ -67,6 +65,12 @@ pub(super) enum Cause {
         logical: Logical,
         /// When the time of the task is over.
         deadline_at: Option<Timestamp>,
+    },
+    /// The jobs that its config comes after finished.
+    AfterJobs {
+        depth: u32,
+        /// It has to wait its turn.
+        waiting: bool,
     },
 }
 
@@ -80,7 +84,7 @@ pub(super) fn bear(
 ) -> Result<Uuid, Vec<params::Invalid>> {
     let now = work.now;
     let logical_time = match &cause {
-        Cause::Request => Zone::utc().time(now),
+        Cause::Request | Cause::AfterJobs { .. } => Zone::utc().time(now),
         Cause::Schedule { fire_time, zone, .. } => zone.time(*fire_time),
         Cause::SubJob { logical, .. } => Zone::parse(&logical.zone).unwrap_or_else(|_| Zone::utc()).time(logical.at),
     };
@@ -120,6 +124,10 @@ pub(super) fn bear(
         Cause::Schedule { key, fire_time, waiting, .. } => {
             row.trigger = Trigger::Schedule;
             (row.schedule, row.fire_time, row.waiting) = (Some(key), Some(fire_time), waiting);
+        }
+        Cause::AfterJobs { depth, waiting } => {
+            row.trigger = Trigger::AfterJobs;
+            (row.depth, row.waiting) = (depth, waiting);
         }
         Cause::SubJob { parent: (job, task, attempt), depth, logical, deadline_at } => {
             row.trigger = Trigger::SubJob;

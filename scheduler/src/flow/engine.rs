@@ -29,6 +29,7 @@ use super::{
     pulse::{Pulse, Seen},
     request,
     sessions::{self, Given, Heard, Opening, Session, Sessions, ToEnd, Told},
+    sub_jobs::Handover,
     turn,
 };
 use crate::{
@@ -175,6 +176,8 @@ struct Loop {
     waiters: bool,
     /// A job ended in the last turn: the next one looks who waited for that.
     job_ended: bool,
+    /// What the last turn left for the next.
+    handover: Handover,
     /// The time of the last turn, by the database and by this machine.
     clock: Option<(Timestamp, Instant)>,
     /// The clock of the database went back, or may have before this scheduler started.
@@ -196,7 +199,7 @@ impl Loop {
             inbox,
             timing,
             scheduler,
-            context: Some(Context { store, timing, scheduler, plans: Plans::default(), clustered }),
+            context: Some(Context { store, timing, scheduler, plans: Plans::default(), clustered, followed: None }),
             sessions: Sessions::default(),
             pulse,
             orders: VecDeque::new(),
@@ -216,6 +219,7 @@ impl Loop {
             fire_at: None,
             waiters: false,
             job_ended: false,
+            handover: Handover::default(),
             clock: None,
             clock_set_back: true,
             drained: false,
@@ -407,6 +411,7 @@ impl Loop {
             sweep,
             fire,
             job_ended: std::mem::take(&mut self.job_ended),
+            handover: std::mem::take(&mut self.handover),
             clock_set_back: std::mem::take(&mut self.clock_set_back),
         });
         // What one turn has no room for is a reason for the next.
@@ -455,6 +460,7 @@ impl Loop {
         let things = input.orders.len() + input.hellos.len() + input.facts.len();
         self.due = true;
         self.job_ended |= input.job_ended;
+        self.handover = input.handover.clone();
         self.fire_at = if input.fire { Some(now) } else { self.fire_at };
         self.clock_set_back |= input.clock_set_back;
         if input.look.is_some() {
@@ -639,10 +645,12 @@ impl Loop {
             self.waiters = waiters;
         }
         self.watch_clock(output.now, read_at);
-        if output.job_ended && self.waiters {
+        if output.followed || (output.job_ended && self.waiters) {
             self.job_ended = true;
             self.due = true;
         }
+        self.due |= !output.handover.is_empty();
+        self.handover = output.handover;
         if output.more {
             self.look_at = now;
         }

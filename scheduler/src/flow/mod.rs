@@ -20,10 +20,12 @@ pub mod request;
 mod schedules;
 mod sessions;
 mod shards;
+mod sub_jobs;
 #[cfg(test)]
 mod tests;
 mod trigger;
 mod turn;
+mod uses;
 mod work;
 
 pub use changes::Subscription as Changes;

@@ -10,7 +10,7 @@ use super::{
     ending::{terminate_job, terminate_tasks},
     order::{Order, OrderAnswer},
     request::{Applied, Apply, Caller, Change, Delete, Error, Run, Terminate},
-    schedules,
+    schedules, uses,
     work::Work,
 };
 use crate::{
@@ -155,7 +155,7 @@ async fn apply(
     configs: &mut Configs,
 ) -> Result<Result<Vec<Applied>, Error>, store::Error> {
     let mut applied = Vec::with_capacity(order.configs.len());
-    let (mut changes, mut wrong) = (Vec::with_capacity(order.configs.len()), Vec::new());
+    let (mut changes, mut wrong) = (Vec::with_capacity(order.configs.len()), uses::check(tx, order).await?);
     for (definition, _) in &order.configs {
         let config = configs.get(&(definition.namespace.clone(), definition.name.clone())).map(|config| config.id);
         match schedules::prepare(tx, config, definition, now).await? {
@@ -196,6 +196,7 @@ async fn apply(
                 .flat_map(|parent| graph.children(parent).iter().map(move |child| (parent, *child)))
                 .collect();
             store::config::insert_version(tx, config.id, config.version, definition, source, &edges, now).await?;
+            uses::write(tx, config.id, definition).await?;
         }
         schedules::write(tx, config.id, schedules).await?;
         let jobs_on_earlier_versions = store::config::live_jobs_before(tx, config.id, config.version).await?;
@@ -277,10 +278,16 @@ async fn delete(
     order: &Delete,
     configs: &mut Configs,
 ) -> Result<Result<u32, Error>, store::Error> {
-    let Some(config) = configs.remove(&(order.namespace.clone(), order.name.clone())) else {
+    let key = (order.namespace.clone(), order.name.clone());
+    let Some(config) = configs.get(&key).cloned() else {
         return Ok(Err(missing("job config", &order.name)));
     };
+    if let Some(refusal) = uses::in_the_way(tx, order).await? {
+        return Ok(Err(refusal));
+    }
+    configs.remove(&key);
     store::config::delete(tx, config.id, now).await?;
+    store::uses::put(tx, config.id, &order.namespace, &[]).await?;
     store::schedule::remove_of(tx, config.id).await?;
     Ok(Ok(store::config::live_jobs_before(tx, config.id, u32::MAX >> 1).await?))
 }

@@ -41,7 +41,9 @@ pub(super) async fn pass(
     let mut sessions = input.idle.clone();
     free(&mut sessions, input, output);
     sessions.retain(|session| session.offer.idle > 0);
-    let names = store::task::queued_classes(tx, CLASSES_MAX).await?;
+    let mut names = store::task::queued_classes(tx, CLASSES_MAX).await?;
+    // What stands for a job waits for its next attempt, and for no slot.
+    names.retain(|name| name != pick::SUB_JOB);
     if sessions.is_empty() || names.is_empty() {
         return Ok(!names.is_empty());
     }

@@ -7,9 +7,9 @@ use uuid::Uuid;
 
 use crate::{
     domain::{
-        definition::{JobConfig, OnFailure, Target, TaskConfig, TriggerRule},
+        definition::{JobConfig, OnFailure, SubJob, Target, TaskConfig, TriggerRule},
         graph::Graph,
-        pick::Class,
+        pick::{self, Class},
         schedule::Zone,
         selector::Selector,
         task::RetryPolicy,
@@ -53,6 +53,9 @@ impl Plan {
         let classes = tasks
             .iter()
             .map(|task| {
+                if matches!(task.target, Target::Job(_)) {
+                    return pick::SUB_JOB.to_owned();
+                }
                 let capability = task.target.capability().to_owned();
                 Class { capability, pin: None, selector: Selector::new(task.match_labels.clone()) }.to_string()
             })
@@ -110,6 +113,14 @@ impl Plan {
         }
     }
 
+    /// The job that a node stands for, if it does.
+    pub(super) fn sub_job(&self, node: u32) -> Option<&SubJob> {
+        match &self.task(node).target {
+            Target::Job(job) => Some(job),
+            _ => None,
+        }
+    }
+
     /// The nodes that what a task runs names in its templates; `None` when it has no templates.
     pub(super) fn named(&self, node: u32) -> Option<&[u32]> {
         self.named[node as usize].as_deref()
@@ -123,11 +134,12 @@ impl Plan {
 
 /// The nodes that the templates of what a task runs name.
 fn named(task: &TaskConfig, nodes: &HashMap<String, u32>) -> Option<Vec<u32>> {
-    let argv = match &task.target {
-        Target::Command(argv) => argv.as_slice(),
-        Target::Shell(_) => &[],
+    let texts: Vec<&String> = match &task.target {
+        Target::Command(argv) => argv.iter().chain(task.env.values()).collect(),
+        Target::Shell(_) => task.env.values().collect(),
+        Target::Job(job) => job.params.values().collect(),
     };
-    let mut templates = argv.iter().chain(task.env.values()).filter(|text| template::is_template(text)).peekable();
+    let mut templates = texts.into_iter().filter(|text| template::is_template(text)).peekable();
     templates.peek()?;
     let names = templates.flat_map(|text| template::tasks_named(text));
     let mut named: Vec<u32> = names.filter_map(|name| nodes.get(&name).copied()).collect();

@@ -87,6 +87,8 @@ pub struct Delete {
     pub namespace: String,
     /// The config's name.
     pub name: String,
+    /// Although others name it.
+    pub force: bool,
 }
 
 /// Why the engine did not do what was asked.

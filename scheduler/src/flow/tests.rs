@@ -1,9 +1,11 @@
 //! The engine with a runner played by the test, on each database.
 
+mod after_jobs;
 mod explain;
 mod graphs;
 mod races;
 mod schedules;
+mod sub_jobs;
 
 use std::{collections::BTreeMap, time::Duration};
 

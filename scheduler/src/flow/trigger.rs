@@ -4,11 +4,14 @@
 //! schedulers, and through a crash at any moment, one fire makes one job. A schedule that cannot be understood is laid
 //! aside with its reason and holds up no other.
 
+mod after_jobs;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use tracing::{info, warn};
 use uuid::Uuid;
 
+use self::after_jobs::Ready;
 use super::{
     birth::{self, Cause, Kin},
     ending::{self, cut},
@@ -43,6 +46,7 @@ const HELD_MAX: u32 = 100;
 pub(super) struct Claims {
     schedules: Vec<(Claimed, Result<std::sync::Arc<Plan>, String>)>,
     held: Vec<Config>,
+    ready: Vec<Ready>,
     /// There may be more of them.
     pub more: bool,
 }
@@ -63,6 +67,7 @@ pub(super) async fn claim(
         claimed.extend(store::schedule::claim_released(tx, SCHEDULES_MAX).await?);
         claims.held = store::schedule::claim_held(tx, HELD_MAX).await?;
         claims.held.retain(|config| !except.contains(&config.id));
+        claims.ready = after_jobs::claim(tx, plans, except).await?;
     }
     for claimed in claimed {
         if except.contains(&claimed.config.id) {
@@ -88,16 +93,18 @@ pub(super) async fn jobs_of(tx: &Tx, claims: &Claims) -> Result<Vec<Uuid>, store
         .iter()
         .filter(|(_, plan)| plan.as_ref().is_ok_and(|plan| matches!(plan.config.overlap(), Overlap::Replace)));
     configs.extend(replacing.map(|(claimed, _)| claimed.config.id));
+    configs.extend(claims.ready.iter().filter_map(Ready::replacing));
     store::schedule::live_jobs(tx, &configs).await
 }
 
 /// Decides what was claimed.
 pub(super) async fn pass(tx: &Tx, work: &mut Work, claims: Claims) -> Result<(), store::Error> {
-    if claims.schedules.is_empty() && claims.held.is_empty() {
+    if claims.schedules.is_empty() && claims.held.is_empty() && claims.ready.is_empty() {
         return Ok(());
     }
     let mut configs: BTreeSet<Uuid> = claims.held.iter().map(|config| config.id).collect();
     configs.extend(claims.schedules.iter().map(|(claimed, _)| claimed.config.id));
+    configs.extend(claims.ready.iter().map(Ready::config));
     let configs: Vec<Uuid> = configs.into_iter().collect();
     let mut live = store::schedule::live(tx, &configs).await?;
     for job in work.newborn() {
@@ -106,6 +113,9 @@ pub(super) async fn pass(tx: &Tx, work: &mut Work, claims: Claims) -> Result<(),
     for config in &claims.held {
         begin_next(work, config.id, live.entry(config.id).or_default());
     }
+
+    let mut missed = Vec::new();
+    after_jobs::pass(tx, work, claims.ready, &mut live, &mut missed).await?;
 
     let now = work.now;
     let mut rows: Vec<ScheduleRow> = Vec::with_capacity(claims.schedules.len());
@@ -132,7 +142,6 @@ pub(super) async fn pass(tx: &Tx, work: &mut Work, claims: Claims) -> Result<(),
         })
         .collect();
     let fired = store::schedule::fired(tx, &due).await?;
-    let mut missed = Vec::new();
     for (place, turn) in decided {
         let row = &mut rows[place];
         let live = live.entry(row.job_config_id).or_default();

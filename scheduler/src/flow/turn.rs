@@ -19,7 +19,7 @@ use super::{
     order::Order,
     orders, picker,
     plan::Plans,
-    reaper, trigger,
+    reaper, sub_jobs, trigger, uses,
     work::Work,
 };
 use crate::{domain::task::TaskState, store};
@@ -38,6 +38,7 @@ pub(super) async fn within(limit: Duration, context: &mut Context, input: &Input
     };
     if outcome.is_err() {
         context.plans = Plans::default();
+        context.followed = None;
     }
     outcome
 }
@@ -48,6 +49,9 @@ async fn run(context: &mut Context, input: &Input) -> Result<Output, store::Erro
     let mut output = Output::default();
 
     let claims = orders::claim(&tx, &input.orders).await?;
+    if input.orders.iter().any(uses::concerned) {
+        store::uses::lock(&tx).await?;
+    }
     let configs = orders::lock_configs(&tx, &input.orders, &claims).await?;
     let mut fires = trigger::Claims::default();
     let mut more_due = false;
@@ -69,6 +73,10 @@ async fn run(context: &mut Context, input: &Input) -> Result<Output, store::Erro
     wanted.extend(input.orders.iter().filter_map(Order::job));
     wanted.extend(dispatcher::jobs_of(&tx, input, &silent).await?);
     wanted.extend(trigger::jobs_of(&tx, &fires).await?);
+    wanted.extend(&input.handover.newborn);
+    let families = sub_jobs::claim(&tx, &input.handover, input.look.is_some()).await?;
+    output.more |= families.more;
+    wanted.extend(sub_jobs::jobs_of(&tx, &families).await?);
     if input.look.is_some() {
         let left = expander::left(&tx).await?;
         output.more |= left.len() == expander::JOBS_MAX as usize;
@@ -78,7 +86,7 @@ async fn run(context: &mut Context, input: &Input) -> Result<Output, store::Erro
     let wanted: Vec<Uuid> = wanted.into_iter().collect();
     let rows = store::job::lock(&tx, &wanted).await?;
 
-    let now = store::scheduler::now(&tx).await?;
+    let (now, followed) = store::scheduler::moment(&tx).await?;
     output.now = now;
     output.read_at = Some(Instant::now());
     let mut work = Work::new(now);
@@ -92,11 +100,19 @@ async fn run(context: &mut Context, input: &Input) -> Result<Output, store::Erro
     trigger::pass(&tx, &mut work, fires).await?;
     dispatcher::pass(&tx, context, &mut work, input, &runners, &mut output).await?;
     reaper::pass(&tx, context, &mut work, input.sweep, &silent, &runners, &mut output).await?;
+    sub_jobs::pass(&tx, context, &mut work, &families).await?;
     let (opening, more) = expander::pass(&tx, &mut work).await?;
     output.more |= more;
-    gates::settle(&tx, &mut work, &mut data, opening).await?;
+    output.more |= gates::settle(&tx, context, &mut work, &mut data, opening).await?;
+    output.handover = work.handover();
     output.job_ended = work.ended_a_job();
     output.changed = work.write(&tx).await?;
+    if !work.finished().is_empty() && followed.or(context.followed) != Some(false) {
+        output.followed = store::after_jobs::note(&tx, work.finished()).await? > 0;
+    }
+    if !context.clustered && (reschedules || context.followed.is_none()) {
+        context.followed = Some(store::after_jobs::any(&tx).await?);
+    }
 
     let mut elsewhere = false;
     for reset in work.tasks().filter(|task| task.state == TaskState::Terminating).filter_map(Reset::of) {

@@ -12,7 +12,9 @@ use baton::v1;
 use super::status::Violation;
 use crate::{
     domain::{
-        definition::{JobConfig, OnFailure, Retry, Shards, Split, Target, TaskConfig, TaskDefaults, TriggerRule},
+        definition::{
+            JobConfig, OnFailure, Retry, Shards, Split, SubJob, Target, TaskConfig, TaskDefaults, TriggerRule,
+        },
         explain::{Check, Explanation, Standing},
         gate::SkipCause,
         job::JobState,
@@ -326,6 +328,7 @@ pub(crate) fn job_config(config: &JobConfig) -> v1::JobConfig {
         overlap: schedules::overlap(config.overlap).into(),
         queue_limit: config.queue_limit.unwrap_or_default(),
         start_deadline: config.start_deadline.map(duration),
+        after_jobs: config.after_jobs.clone(),
     }
 }
 
@@ -333,6 +336,9 @@ pub(crate) fn task_config(task: &TaskConfig) -> v1::TaskConfig {
     let target = match &task.target {
         Target::Command(argv) => v1::task_config::Target::Command(v1::CommandTarget { argv: argv.clone() }),
         Target::Shell(script) => v1::task_config::Target::Shell(script.clone()),
+        Target::Job(job) => {
+            v1::task_config::Target::Job(v1::JobTarget { name: job.name.clone(), params: unsorted(&job.params) })
+        }
     };
     v1::TaskConfig {
         name: task.name.clone(),
@@ -432,6 +438,7 @@ pub(crate) fn read_job_config(field: &str, config: v1::JobConfig) -> Result<JobC
         overlap,
         queue_limit: Some(config.queue_limit).filter(|limit| *limit > 0),
         start_deadline: reader.duration(format!("{field}.start_deadline"), config.start_deadline),
+        after_jobs: config.after_jobs,
     };
     if reader.violations.is_empty() { Ok(config) } else { Err(reader.violations) }
 }
@@ -447,8 +454,11 @@ impl Reader {
         let target = match task.target {
             Some(v1::task_config::Target::Command(command)) => Target::Command(command.argv),
             Some(v1::task_config::Target::Shell(script)) => Target::Shell(script),
+            Some(v1::task_config::Target::Job(job)) => {
+                Target::Job(SubJob { name: job.name, params: sorted(job.params) })
+            }
             None => {
-                self.refuse(field, "says nothing to run: one of command, shell must be set");
+                self.refuse(field, "says nothing to run: one of command, shell, job must be set");
                 Target::default()
             }
         };
@@ -579,6 +589,11 @@ mod tests {
             enabled: Some(false),
             priority: -7,
         });
+        tasks.push(TaskConfig {
+            name: "sub".to_owned(),
+            target: Target::Job(SubJob { name: "other".to_owned(), params: labels.clone() }),
+            ..TaskConfig::default()
+        });
         JobConfig {
             namespace: "data".to_owned(),
             name: "etl".to_owned(),
@@ -600,6 +615,7 @@ mod tests {
             overlap: Some(Overlap::Queue),
             queue_limit: Some(3),
             start_deadline: Some(Duration::from_secs(90)),
+            after_jobs: vec!["before".to_owned()],
         }
     }
 

@@ -192,7 +192,8 @@ impl JobConfigs {
     async fn remove(&self, mut request: DeleteRequest) -> Result<DeleteResponse, Error> {
         let caller = caller(std::mem::take(&mut request.request_id), &request)?;
         let namespace = Api::namespace(request.namespace);
-        let delete = request::Delete { caller, namespace: namespace.clone(), name: request.name };
+        let (name, force) = (request.name, request.force);
+        let delete = request::Delete { caller, namespace: namespace.clone(), name, force };
         match self.0.engine.delete(delete).await {
             Ok(live_jobs) => Ok(DeleteResponse { live_jobs }),
             Err(refusal) => Err(self.0.with_suggestion(refusal, &namespace).await),

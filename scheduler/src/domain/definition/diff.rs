@@ -85,6 +85,7 @@ fn head(config: &JobConfig) -> Vec<Field> {
         overlap,
         queue_limit,
         start_deadline,
+        after_jobs,
     } = config;
     let mut fields = vec![field("namespace", namespace.clone()), field("name", name.clone())];
     pairs(&mut fields, "labels", labels);
@@ -107,6 +108,9 @@ fn head(config: &JobConfig) -> Vec<Field> {
     fields.extend(overlap.map(|policy| field("overlap", policy.name().to_owned())));
     fields.extend(queue_limit.map(|limit| field("queue_limit", limit.to_string())));
     fields.extend(start_deadline.map(|deadline| field("start_deadline", span::format(deadline))));
+    if !after_jobs.is_empty() {
+        fields.push(field("after_jobs", after_jobs.join(", ")));
+    }
     fields
 }
 
@@ -185,7 +189,11 @@ fn fields(task: &TaskConfig) -> Vec<Field> {
     let mut fields = vec![match target {
         Target::Command(argv) => field("command", list(argv)),
         Target::Shell(script) => field("shell", script.clone()),
+        Target::Job(job) => field("job.name", job.name.clone()),
     }];
+    if let Target::Job(job) = target {
+        pairs(&mut fields, "job.params", &job.params);
+    }
     pairs(&mut fields, "env", env);
     text(&mut fields, "working_dir", working_dir);
     if !needs.is_empty() {
@@ -221,6 +229,7 @@ fn summary(task: &TaskConfig) -> String {
     match &task.target {
         Target::Command(argv) => cut(&format!("command{needs}: {}", list(argv))),
         Target::Shell(script) => cut(&format!("shell{needs}: {script}")),
+        Target::Job(job) => cut(&format!("job{needs}: {}", job.name)),
     }
 }
 

@@ -130,9 +130,14 @@ pub(super) const JOB_CONFIG: Object = Object {
             Shape::Span,
             "How long after its fire a job that waited may still start, with `overlap: queue`; unset means for ever.",
         ),
+        key(
+            "after_jobs",
+            Shape::Texts,
+            "The names of job configs: a job is made once each of them has finished since the last one was made so.",
+        ),
     ],
     choice: None,
-    later: &["callbacks", "max_active_jobs", "concurrency", "after_jobs", "enabled", "warn_after", "retention"],
+    later: &["callbacks", "max_active_jobs", "concurrency", "enabled", "warn_after", "retention"],
 };
 
 /// An item of `schedules`.
@@ -206,6 +211,7 @@ pub(super) const TASK_CONFIG: Object = Object {
             "A program and its arguments, started without a shell; each item is a template.",
         ),
         key("shell", Shape::Text, "A script for `/bin/sh -e`; never a template: values reach it through `env`."),
+        key("job", Shape::Object(&SUB_JOB), "Another job, which the task stands for: it ends as that job ends."),
         key("env", Shape::Pairs, "Environment variables of the task; values are templates."),
         key("working_dir", Shape::Text, "Where the task runs, relative to the runner's --work-dir."),
         key("needs", Shape::Texts, "The names of the tasks this one comes after."),
@@ -239,10 +245,9 @@ pub(super) const TASK_CONFIG: Object = Object {
             "Higher goes first among the tasks a runner could take; 0 by default.",
         ),
     ],
-    choice: Some((&["command", "shell"], false)),
+    choice: Some((&["command", "shell", "job"], false)),
     later: &[
         "http",
-        "job",
         "container",
         "callbacks",
         "when_cut_off",
@@ -254,6 +259,17 @@ pub(super) const TASK_CONFIG: Object = Object {
         "secrets",
         "artifacts",
     ],
+};
+
+/// `job`.
+pub(super) const SUB_JOB: Object = Object {
+    name: "JobTarget",
+    keys: &[
+        key("name", Shape::Name, "The name of its job config, in the same namespace; its newest version is run."),
+        key("params", Shape::Pairs, "Values for its params; each is a template, worked out when the job is made."),
+    ],
+    choice: None,
+    later: &["namespace", "version"],
 };
 
 /// `shards`.

@@ -32,6 +32,8 @@ pub const SPAN_MAX: Duration = Duration::from_hours(10 * 365 * 24);
 
 /// Schedules of a job config.
 pub const SCHEDULES_MAX: usize = 100;
+/// Job configs that one comes after.
+pub const AFTER_JOBS_MAX: usize = 100;
 /// Fires of a job config that wait.
 pub const QUEUE_LIMITS: RangeInclusive<u32> = 1..=1_000;
 /// Bytes of a schedule's cron expression or words.

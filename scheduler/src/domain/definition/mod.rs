@@ -58,6 +58,8 @@ pub struct JobConfig {
     pub queue_limit: Option<u32>,
     /// How long after its fire a job that waited may still start; `None` means for ever.
     pub start_deadline: Option<Duration>,
+    /// The job configs after which a job of this one is made, once each of them has finished.
+    pub after_jobs: Vec<String>,
 }
 
 /// One schedule of a job config.
@@ -132,6 +134,18 @@ pub enum Target {
     Command(Vec<String>),
     /// A script for `/bin/sh -e`, never a template.
     Shell(String),
+    /// Another job, which needs no runner.
+    Job(SubJob),
+}
+
+/// A job that a task stands for.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SubJob {
+    /// The name of its job config, in the same namespace.
+    pub name: String,
+    /// Values for its parameters, each a template.
+    pub params: BTreeMap<String, String>,
 }
 
 impl Default for Target {
@@ -146,6 +160,7 @@ impl Target {
         match self {
             Self::Command(_) => "command",
             Self::Shell(_) => "shell",
+            Self::Job(_) => "job",
         }
     }
 }

@@ -3,14 +3,18 @@
 use std::collections::HashMap;
 
 use super::{
-    JobConfig, OnFailure, Overlap, Retry, Schedule, Shards, Split, Target, TaskConfig, TaskDefaults, TriggerRule, keys,
+    JobConfig, OnFailure, Overlap, Retry, Schedule, Shards, Split, SubJob, Target, TaskConfig, TaskDefaults,
+    TriggerRule, keys,
     limits::PROBLEMS_MAX,
     problem::{Part, Path, Problem, Span},
     reader::{self, Fields},
     tree,
     validate::validate,
 };
-use crate::domain::schedule::{After, CATCHUP_LIMIT, CATCHUP_WINDOW, MISFIRE_AFTER, Misfire, RuleSpec, Spec};
+use crate::domain::{
+    schedule::{After, CATCHUP_LIMIT, CATCHUP_WINDOW, MISFIRE_AFTER, Misfire, RuleSpec, Spec},
+    uses,
+};
 
 /// One document of a job file.
 #[derive(Debug, Clone, PartialEq)]
@@ -19,6 +23,8 @@ pub struct Document {
     pub config: JobConfig,
     /// Its own text.
     pub source: String,
+    /// Where it names other job configs.
+    pub uses: Vec<(Path, Span)>,
 }
 
 /// Reads a job file: its documents in order, each of them valid, or every problem in the order of the file. Definitions that
@@ -57,7 +63,11 @@ pub fn read(source: &str, namespace: &str) -> Result<Vec<Document>, Vec<Problem>
         }
         problems.append(&mut found);
         let source = lines.get(tree.lines.start - 1..(tree.lines.end - 1).min(lines.len()));
-        documents.push(Document { config, source: source.unwrap_or_default().concat() });
+        let places = uses::of(&config).into_iter().map(|(_, path)| {
+            let span = tree.root.locate(&path, false);
+            (path, span)
+        });
+        documents.push(Document { uses: places.collect(), config, source: source.unwrap_or_default().concat() });
     }
     if trees.is_empty() && problems.is_empty() {
         let problem = Problem::new(Path::default(), "the file defines no job");
@@ -90,6 +100,7 @@ fn job_config(mut fields: Fields) -> JobConfig {
         overlap: fields.text("overlap").and_then(|name| Overlap::named(&name)),
         queue_limit: fields.integer("queue_limit").and_then(|number| number.try_into().ok()),
         start_deadline: fields.span("start_deadline"),
+        after_jobs: fields.texts("after_jobs").unwrap_or_default(),
     }
 }
 
@@ -141,9 +152,11 @@ fn task_defaults(mut fields: Fields) -> TaskDefaults {
 fn task_config(mut fields: Fields) -> TaskConfig {
     let command = fields.texts("command");
     let shell = fields.text("shell");
+    let job = fields.object("job").map(sub_job);
+    let target = command.map(Target::Command).or(shell.map(Target::Shell)).or(job.map(Target::Job));
     TaskConfig {
         name: fields.text("name").unwrap_or_default(),
-        target: command.map(Target::Command).or(shell.map(Target::Shell)).unwrap_or_default(),
+        target: target.unwrap_or_default(),
         env: fields.pairs("env").unwrap_or_default(),
         working_dir: fields.text("working_dir").unwrap_or_default(),
         needs: fields.texts("needs").unwrap_or_default(),
@@ -157,6 +170,10 @@ fn task_config(mut fields: Fields) -> TaskConfig {
         enabled: fields.flag("enabled"),
         priority: fields.integer("priority").and_then(|number| number.try_into().ok()).unwrap_or_default(),
     }
+}
+
+fn sub_job(mut fields: Fields) -> SubJob {
+    SubJob { name: fields.text("name").unwrap_or_default(), params: fields.pairs("params").unwrap_or_default() }
 }
 
 fn shards(mut fields: Fields) -> Option<Shards> {

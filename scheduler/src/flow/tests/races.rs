@@ -155,6 +155,7 @@ async fn a_version_that_was_never_committed_is_not_planned_for() {
         scheduler: Uuid::now_v7(),
         plans: Plans::default(),
         clustered: false,
+        followed: None,
     };
     let apply = |name: &str| {
         let tasks = vec![task(name, &[])];

@@ -445,7 +445,7 @@ fn shown(row: task::Model, config: Option<&TaskConfig>, shard_states: BTreeMap<T
         attempt: row.attempt.cast_unsigned(),
         max_attempts: config.and_then(|config| config.retry.as_ref()).map_or(1, |retry| retry.max_attempts),
         lease: row.lease.cast_unsigned(),
-        runner_id: row.runner_id,
+        runner_id: row.runner_id.filter(|id| !id.is_empty()),
         slot: row.slot.map(i32::cast_unsigned),
         gone: row.gone,
         exit_code: row.exit_code,

@@ -6,6 +6,7 @@
 mod names;
 mod schedules;
 mod sizes;
+mod sub_jobs;
 mod texts;
 
 use super::{
@@ -30,6 +31,7 @@ pub fn validate(config: &JobConfig) -> Vec<Problem> {
     timeout(config.timeout, &root.key("timeout"), &mut problems);
     defaults(config, &root.key("task_defaults"), &mut problems);
     schedules::check(config, &mut problems);
+    sub_jobs::after(config, &mut problems);
 
     let tasks = root.key("tasks");
     if config.tasks.is_empty() {
@@ -43,6 +45,7 @@ pub fn validate(config: &JobConfig) -> Vec<Problem> {
         let graph = graph(&config.tasks, &mut problems);
         for (place, task) in config.tasks.iter().enumerate() {
             self::task(task, &tasks.index(place), &mut problems);
+            sub_jobs::task(config, task, &tasks.index(place), &mut problems);
         }
         shards_together(&config.tasks, &mut problems);
         sizes::commands(config, &mut problems);
@@ -84,7 +87,7 @@ fn target(task: &TaskConfig, path: &Path, problems: &mut Vec<Problem>) {
         Target::Command(items) if items.is_empty() => {
             let message = format!("task {:?} runs nothing", task.name);
             let problem = Problem::new(path.key("command"), message).about(Part::Missing);
-            problems.push(problem.suggest("set command or shell".to_owned()));
+            problems.push(problem.suggest("set command, shell or job".to_owned()));
         }
         Target::Command(items) => {
             if items[0].is_empty() {
@@ -98,6 +101,7 @@ fn target(task: &TaskConfig, path: &Path, problems: &mut Vec<Problem>) {
             problems.push(Problem::new(path.key("shell"), format!("the script of task {:?} is empty", task.name)));
         }
         Target::Shell(script) => sizes::argument(script, &path.key("shell"), problems),
+        Target::Job(job) => sizes::params(&job.params, &path.key("job").key("params"), problems),
     }
 }
 
