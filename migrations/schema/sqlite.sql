@@ -6,6 +6,74 @@ CREATE TABLE after_end (
     ended_at bigint NOT NULL,
     PRIMARY KEY (job_config_id, name)
     );
+CREATE TABLE calendar (
+    namespace text NOT NULL,
+    name text NOT NULL,
+    description text NOT NULL DEFAULT '',
+    exclude text NOT NULL,
+    -- Grows with every change of its dates.
+    revision bigint NOT NULL,
+    -- Schedules may still be planned by an earlier revision.
+    pending boolean NOT NULL DEFAULT 0,
+    created_at bigint NOT NULL,
+    updated_at bigint NOT NULL,
+    PRIMARY KEY (namespace, name)
+    );
+CREATE INDEX calendar_pending ON calendar (namespace, name) WHERE pending;
+CREATE TABLE calendar_use (
+    schedule_id blob NOT NULL REFERENCES schedule (id) ON DELETE CASCADE,
+    namespace text NOT NULL,
+    calendar text NOT NULL,
+    revision bigint NOT NULL,
+    PRIMARY KEY (schedule_id, calendar)
+    );
+CREATE INDEX calendar_use_of ON calendar_use (namespace, calendar, revision);
+CREATE TABLE callback (
+    -- What a receiver knows a repetition by.
+    id blob NOT NULL PRIMARY KEY,
+    -- The same for every receiver of one event.
+    event_id blob NOT NULL,
+    event text NOT NULL CHECK (event IN ('STARTED', 'SLOW', 'FINISHED', 'FAILED', 'TERMINATED', 'SKIPPED',
+    'MISSED')),
+    job_config_id blob NOT NULL,
+    namespace text NOT NULL,
+    name text NOT NULL,
+    -- Null for a fire that made no job.
+    job_id blob REFERENCES job (id) ON DELETE CASCADE,
+    -- Null for an event of the job itself.
+    task_id blob,
+    task_name text NOT NULL DEFAULT '',
+    -- Its place among the callbacks of the job config or the task.
+    position integer NOT NULL,
+    -- What is done, and with what, nothing left to fill in.
+    kind text NOT NULL CHECK (kind IN ('HTTP', 'EMAIL', 'JOB')),
+    action text NOT NULL,
+    payload text NOT NULL,
+    -- Its task is held until it is delivered or given up.
+    blocking boolean NOT NULL,
+    -- How many jobs, one after the other, led to the job of the event.
+    depth integer NOT NULL DEFAULT 0,
+    state text NOT NULL CHECK (state IN ('PENDING', 'DELIVERED', 'GIVEN_UP')),
+    tries integer NOT NULL DEFAULT 0,
+    -- The scheduler that tries it; it may be claimed again at next_try_at, which lies beyond any try.
+    owner blob,
+    next_try_at bigint NOT NULL,
+    response_code integer,
+    last_error text NOT NULL DEFAULT '',
+    -- The job that it started.
+    made_job_id blob,
+    created_at bigint NOT NULL,
+    ended_at bigint,
+    CHECK ((state = 'PENDING') = (ended_at IS NULL)),
+    CHECK (owner IS NULL OR state = 'PENDING'),
+    CHECK (task_id IS NOT NULL OR NOT blocking)
+    );
+CREATE INDEX callback_due ON callback (next_try_at) WHERE state = 'PENDING';
+CREATE INDEX callback_given_up ON callback (id) WHERE state = 'GIVEN_UP';
+CREATE INDEX callback_holds ON callback (task_id) WHERE blocking;
+CREATE INDEX callback_of_config ON callback (namespace, name, id);
+CREATE INDEX callback_of_job ON callback (job_id, id);
+CREATE INDEX callback_without_job ON callback (created_at) WHERE job_id IS NULL;
 CREATE TABLE fire (
     job_config_id blob NOT NULL REFERENCES job_config (id) ON DELETE CASCADE,
     schedule text NOT NULL,
@@ -66,7 +134,7 @@ CREATE TABLE job_config (
     created_at bigint NOT NULL,
     updated_at bigint NOT NULL,
     deleted_at bigint
-    );
+    , disabled_at bigint, disabled_until bigint, disabled_reason text NOT NULL DEFAULT '');
 CREATE UNIQUE INDEX job_config_name ON job_config (namespace, name) WHERE deleted_at IS NULL;
 CREATE TABLE job_config_use (
     job_config_id blob NOT NULL REFERENCES job_config (id) ON DELETE CASCADE,
@@ -150,11 +218,13 @@ CREATE TABLE schedule (
     last_made_at bigint,
     -- How long a fixed rate may wait at most, whatever the clock was set to; null for other rules.
     period bigint,
-    created_at bigint NOT NULL,
+    created_at bigint NOT NULL, planned_at bigint, burst_at bigint, burst integer NOT NULL DEFAULT 0,
     CHECK (state NOT IN ('DUE', 'TURN') OR (next_fire_at IS NOT NULL AND due_at IS NOT NULL))
     );
-CREATE INDEX schedule_due ON schedule (due_at) WHERE state = 'DUE';
+CREATE INDEX schedule_due ON schedule (due_at) WHERE state IN ('DUE', 'PAUSED');
 CREATE UNIQUE INDEX schedule_key ON schedule (job_config_id, key);
+CREATE INDEX schedule_listed ON schedule (coalesce(next_fire_at, 9223372036854775807), id);
+CREATE INDEX schedule_planned ON schedule (planned_at);
 CREATE INDEX schedule_waits ON schedule (job_config_id) WHERE state IN ('TURN', 'END');
 CREATE TABLE scheduler (
     id blob NOT NULL PRIMARY KEY,

@@ -174,11 +174,11 @@ mod tests {
         let mut source = format!("name: {name}\ntasks:\n  - {{name: work, shell: 'true'}}\n");
         let uses: Vec<(&str, &str)> = uses.split(',').filter_map(|one| one.trim().split_once(' ')).collect();
         for (_, other) in uses.iter().filter(|(kind, _)| *kind == "job") {
-            source += &format!("  - {{name: run-{other}, job: {{name: {other}}}}}\n");
+            source.extend(["  - {name: run-", other, ", job: {name: ", other, "}}\n"]);
         }
         let after: Vec<&str> = uses.iter().filter(|(kind, _)| *kind == "after").map(|(_, other)| *other).collect();
         if !after.is_empty() {
-            source += &format!("after_jobs: [{}]\n", after.join(", "));
+            source.extend(["after_jobs: [", &after.join(", "), "]\n"]);
         }
         read(&source, "default").unwrap_or_else(|problems| panic!("{problems:#?}")).remove(0).config
     }

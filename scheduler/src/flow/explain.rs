@@ -3,6 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use uuid::Uuid;
+
 use super::data::view;
 use crate::{
     domain::{
@@ -48,7 +50,8 @@ pub async fn explain_task(
     task: &Task,
 ) -> Result<Explanation, store::Error> {
     let config = &definition.tasks[task.node as usize];
-    let short = short_id(job);
+    let short = short_id(job.id);
+    let child_id = task.child.as_ref().map(|child| short_id(child.id)).unwrap_or_default();
     let nodes: HashMap<&str, u32> =
         definition.tasks.iter().zip(0..).map(|(task, node)| (task.name.as_str(), node)).collect();
     let now = store.now().await?;
@@ -86,6 +89,13 @@ pub async fn explain_task(
         node: task.node,
         parents: parents(store, job, definition, config, &nodes).await?,
         condition: None,
+        child: task.child.as_ref().map(|child| explain::Child {
+            id: &child_id,
+            name: &child.name,
+            state: child.state,
+            tasks_ended: child.tasks_ended,
+            tasks_total: child.tasks_total,
+        }),
         shards: shards(store, job, config, task).await?,
         queue,
         runners,
@@ -108,7 +118,7 @@ pub async fn explain_job(store: &Store, job: &Job, definition: &Definition) -> R
     let failed = store.nodes_in(job.id, &ended_badly, LEADS_MAX).await?;
     let named = |nodes: Vec<u32>| nodes.iter().map(|node| definition.tasks[*node as usize].name.as_str()).collect();
     Ok(explain::explain_job(&explain::JobFacts {
-        id: &short_id(job),
+        id: &short_id(job.id),
         name: &job.name,
         state: job.state,
         reason: &job.reason,
@@ -130,8 +140,8 @@ pub async fn explain_job(store: &Store, job: &Job, definition: &Definition) -> R
 }
 
 /// The last 8 digits: the first ones of a UUID v7 tell the time, and are those of its neighbours.
-fn short_id(job: &Job) -> String {
-    job.id.simple().to_string().split_off(24)
+fn short_id(job: Uuid) -> String {
+    job.simple().to_string().split_off(24)
 }
 
 fn since(task: &Task) -> Option<Timestamp> {

@@ -39,6 +39,7 @@ pub(super) async fn settle(
     let mut waves = 0;
     let mut more = false;
     loop {
+        work.let_go(tx).await?;
         open(tx, work, data, &opening).await?;
         opening.clear();
         more |= sub_jobs::make(tx, context, work, data).await?;
@@ -314,6 +315,8 @@ async fn stop(tx: &Tx, work: &mut Work, job: Uuid) -> Result<(), store::Error> {
             TaskState::Created | TaskState::Queued => {
                 work.skip(id, Event::Stopped, SkipCause::UpstreamFailed, "its job stopped".to_owned());
             }
+            // Its work is over; others wait to hear of it.
+            TaskState::Callback => {}
             _ if plan.config.fail_fast => {
                 work.happen(id, Event::Terminate, "its job stopped, and fails fast");
             }

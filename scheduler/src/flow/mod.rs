@@ -2,6 +2,7 @@
 
 mod batch;
 mod birth;
+mod calendars;
 mod changes;
 mod data;
 mod dispatcher;
@@ -16,11 +17,13 @@ mod picker;
 mod plan;
 mod pulse;
 mod reaper;
+mod replan;
 pub mod request;
 mod schedules;
 mod sessions;
 mod shards;
 mod sub_jobs;
+mod switch;
 #[cfg(test)]
 mod tests;
 mod trigger;

@@ -1,12 +1,16 @@
 //! The plan of a job: a version of a definition with every default filled in and its graph, kept in memory because it
 //! never changes.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+};
 
 use uuid::Uuid;
 
 use crate::{
     domain::{
+        callback::Event,
         definition::{JobConfig, OnFailure, SubJob, Target, TaskConfig, TriggerRule},
         graph::Graph,
         pick::{self, Class},
@@ -32,6 +36,8 @@ pub(super) struct Plan {
     pub task_config_ids: Vec<Uuid>,
     /// Its graph.
     pub graph: Graph,
+    /// Something is told to others about its jobs or tasks.
+    pub tells: bool,
     /// The node of each name.
     nodes: HashMap<String, u32>,
     /// What a runner must have, by node.
@@ -60,7 +66,17 @@ impl Plan {
                 Class { capability, pin: None, selector: Selector::new(task.match_labels.clone()) }.to_string()
             })
             .collect();
-        Ok(Self { config: row.definition, tasks, task_config_ids: row.task_config_ids, graph, nodes, classes, named })
+        let tells = !row.definition.callbacks.is_empty() || tasks.iter().any(|task| !task.callbacks.is_empty());
+        Ok(Self {
+            config: row.definition,
+            tells,
+            tasks,
+            task_config_ids: row.task_config_ids,
+            graph,
+            nodes,
+            classes,
+            named,
+        })
     }
 
     /// The zone of a schedule; UTC for jobs of none.
@@ -96,6 +112,12 @@ impl Plan {
             max_attempts: retry.max_attempts,
             delay: retry.delay,
         })
+    }
+
+    /// Whether an end of a node's work is held until a callback of it is delivered.
+    pub(super) fn holds(&self, node: u32, event: Event) -> bool {
+        let callbacks = &self.task(node).callbacks;
+        callbacks.iter().any(|callback| callback.blocking && callback.events.contains(&event))
     }
 
     /// What a runner must have to take a task of a node.
@@ -158,24 +180,55 @@ pub(super) struct Plans {
 impl Plans {
     /// The plan of a version, from memory or from the database.
     pub(super) async fn get(&mut self, tx: &Tx, config: Uuid, version: u32) -> Result<Arc<Plan>, store::Error> {
+        let mut found = self.load(tx, [(config, version)]).await?;
+        found.remove(&(config, version)).expect("what is asked for is answered")
+    }
+
+    /// The plans of versions, from memory or from the database: a burst of fires reads all of them together. One that
+    /// cannot be read tells so and holds up no other.
+    pub(super) async fn load(
+        &mut self,
+        tx: &Tx,
+        wanted: impl IntoIterator<Item = (Uuid, u32)>,
+    ) -> Result<HashMap<(Uuid, u32), Result<Arc<Plan>, store::Error>>, store::Error> {
         self.uses += 1;
         let uses = self.uses;
-        if let Some((plan, used)) = self.kept.get_mut(&(config, version)) {
-            *used = uses;
-            return Ok(plan.clone());
+        let mut found = HashMap::new();
+        let mut unknown: BTreeSet<(Uuid, u32)> = BTreeSet::new();
+        for key in wanted {
+            match self.kept.get_mut(&key) {
+                Some((plan, used)) => {
+                    *used = uses;
+                    found.insert(key, Ok(plan.clone()));
+                }
+                None => drop(unknown.insert(key)),
+            }
         }
-        let row = store::config::version(tx, config, version).await?;
-        let row = row.ok_or_else(|| store::Error::Unreadable {
-            table: "job_config_version",
-            row: format!("{config} v{version}"),
-            problem: "it is missing".to_owned(),
-        })?;
-        let plan = Arc::new(Plan::of(row)?);
+        let unknown: Vec<(Uuid, u32)> = unknown.into_iter().collect();
+        for (key, version) in store::config::versions(tx, &unknown).await? {
+            let plan = version.and_then(Plan::of).map(Arc::new);
+            if let Ok(plan) = &plan {
+                self.keep(key, plan.clone());
+            }
+            found.insert(key, plan);
+        }
+        for (config, version) in unknown {
+            found.entry((config, version)).or_insert_with(|| {
+                Err(store::Error::Unreadable {
+                    table: "job_config_version",
+                    row: format!("{config} v{version}"),
+                    problem: "it is missing".to_owned(),
+                })
+            });
+        }
+        Ok(found)
+    }
+
+    fn keep(&mut self, key: (Uuid, u32), plan: Arc<Plan>) {
         if self.kept.len() >= PLANS_MAX {
             let oldest = self.kept.iter().min_by_key(|(_, (_, used))| *used).map(|(key, _)| *key);
             oldest.and_then(|key| self.kept.remove(&key));
         }
-        self.kept.insert((config, version), (plan.clone(), uses));
-        Ok(plan)
+        self.kept.insert(key, (plan, self.uses));
     }
 }

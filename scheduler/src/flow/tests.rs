@@ -1,11 +1,13 @@
 //! The engine with a runner played by the test, on each database.
 
 mod after_jobs;
+mod clocks;
 mod explain;
 mod graphs;
 mod races;
 mod schedules;
 mod sub_jobs;
+mod switches;
 
 use std::{collections::BTreeMap, time::Duration};
 

@@ -1,5 +1,6 @@
 //! Messages into values and back. Total: what has no meaning is an error that names its field.
 
+pub(super) mod callbacks;
 pub(super) mod schedules;
 
 use std::{
@@ -123,6 +124,7 @@ fn read_states<T: Copy>(
 
 pub(crate) fn job(job: read::Job) -> v1::Job {
     let parent_task = job.parent.and_then(|parent| parent.task);
+    let after = job.led.after.into_iter();
     v1::Job {
         id: job.id.to_string(),
         namespace: job.namespace,
@@ -147,7 +149,16 @@ pub(crate) fn job(job: read::Job) -> v1::Job {
         parent_job_id: job.parent.map(|parent| parent.job.to_string()).unwrap_or_default(),
         parent_task_id: parent_task.map(|(task, _)| task.to_string()).unwrap_or_default(),
         parent_attempt: parent_task.map_or(0, |(_, attempt)| attempt),
+        parent_job_name: job.led.parent_name,
+        parent_task_name: job.led.parent_task,
+        parent_shard_index: job.led.parent_shard,
+        after: after.map(|source| v1::SourceJob { job_id: source.id.to_string(), name: source.name }).collect(),
     }
+}
+
+/// The kinds of triggers that a filter names.
+pub(crate) fn read_triggers(field: &str, triggers: &[i32]) -> Result<Vec<Trigger>, Vec<Violation>> {
+    read_states(field, triggers, &Trigger::ALL, |one| trigger(one).into())
 }
 
 fn trigger(trigger: Trigger) -> v1::TriggerKind {
@@ -172,6 +183,7 @@ pub(crate) fn task(task: read::Task) -> v1::Task {
         Some(SkipCause::UpstreamFailed) => v1::SkipCause::UpstreamFailed,
     };
     let shard_states = task.shard_states.into_iter();
+    let child = task.child;
     v1::Task {
         id: task.id.to_string(),
         job_id: task.job_id.to_string(),
@@ -206,6 +218,9 @@ pub(crate) fn task(task: read::Task) -> v1::Task {
         attempts: Vec::new(),
         stdout_bytes: task.stdout_bytes,
         stderr_bytes: task.stderr_bytes,
+        child_job_id: child.as_ref().map(|child| child.id.to_string()).unwrap_or_default(),
+        child_job_state: child.as_ref().map_or(v1::JobState::Unspecified, |child| job_state(child.state)).into(),
+        child_job_name: child.map(|child| child.name).unwrap_or_default(),
     }
 }
 
@@ -329,6 +344,7 @@ pub(crate) fn job_config(config: &JobConfig) -> v1::JobConfig {
         queue_limit: config.queue_limit.unwrap_or_default(),
         start_deadline: config.start_deadline.map(duration),
         after_jobs: config.after_jobs.clone(),
+        callbacks: config.callbacks.iter().map(callbacks::callback).collect(),
     }
 }
 
@@ -355,6 +371,7 @@ pub(crate) fn task_config(task: &TaskConfig) -> v1::TaskConfig {
         on_failure: on_failure(task.on_failure).into(),
         enabled: task.enabled,
         priority: task.priority,
+        callbacks: task.callbacks.iter().map(callbacks::callback).collect(),
     }
 }
 
@@ -424,6 +441,7 @@ pub(crate) fn read_job_config(field: &str, config: v1::JobConfig) -> Result<JobC
     let schedules = schedules
         .map(|(position, schedule)| reader.schedule(&format!("{field}.schedules[{position}]"), schedule))
         .collect();
+    let callbacks = reader.callbacks(&format!("{field}.callbacks"), config.callbacks);
     let overlap = reader.overlap(format!("{field}.overlap"), config.overlap);
     let config = JobConfig {
         namespace: config.namespace,
@@ -439,6 +457,7 @@ pub(crate) fn read_job_config(field: &str, config: v1::JobConfig) -> Result<JobC
         queue_limit: Some(config.queue_limit).filter(|limit| *limit > 0),
         start_deadline: reader.duration(format!("{field}.start_deadline"), config.start_deadline),
         after_jobs: config.after_jobs,
+        callbacks,
     };
     if reader.violations.is_empty() { Ok(config) } else { Err(reader.violations) }
 }
@@ -477,6 +496,7 @@ impl Reader {
             on_failure: self.on_failure(format!("{field}.on_failure"), task.on_failure),
             enabled: task.enabled,
             priority: task.priority,
+            callbacks: self.callbacks(&format!("{field}.callbacks"), task.callbacks),
         }
     }
 
@@ -532,7 +552,11 @@ impl Reader {
 mod tests {
     use super::*;
     use crate::domain::{
-        definition::{Overlap, Schedule},
+        callback::Event,
+        definition::{
+            Callback, Overlap, Schedule,
+            callback::{Action, Email, StartJob, Webhook},
+        },
         schedule::{After, Misfire, RuleSpec, Spec},
     };
 
@@ -553,6 +577,22 @@ mod tests {
         });
         specs.push(Spec { misfire: Some(Misfire::Skip), ..RuleSpec::At(at).into() });
         specs.into_iter().map(|spec| Schedule { name: String::new(), spec }).collect()
+    }
+
+    fn full_callbacks() -> Vec<Callback> {
+        let pairs = BTreeMap::from([("a".to_owned(), "b".to_owned())]);
+        let webhook = Webhook {
+            url: "https://h/x".to_owned(),
+            headers: pairs.clone(),
+            secret_headers: pairs.clone(),
+            secret: "file:k".to_owned(),
+        };
+        let email = Email { to: vec!["a@b".to_owned()], subject: "s".to_owned() };
+        let job = StartJob { name: "j".to_owned(), params: pairs };
+        [Action::Http(webhook), Action::Email(email), Action::Job(job)]
+            .into_iter()
+            .map(|action| Callback { events: Event::ALL.to_vec(), blocking: action.key() == "job", action })
+            .collect()
     }
 
     fn full() -> JobConfig {
@@ -588,6 +628,7 @@ mod tests {
             on_failure: None,
             enabled: Some(false),
             priority: -7,
+            callbacks: full_callbacks(),
         });
         tasks.push(TaskConfig {
             name: "sub".to_owned(),
@@ -616,6 +657,7 @@ mod tests {
             queue_limit: Some(3),
             start_deadline: Some(Duration::from_secs(90)),
             after_jobs: vec!["before".to_owned()],
+            callbacks: full_callbacks(),
         }
     }
 

@@ -3,26 +3,33 @@
 use std::collections::HashMap;
 
 use baton::v1::{
-    AppliedJobConfig, ApplyChange, ApplyRequest, ApplyResponse, DeleteRequest, DeleteResponse, Difference, GetRequest,
-    GetResponse, ListRequest, ListResponse, ListVersionsRequest, ListVersionsResponse, ListedJobConfig, ListedVersion,
-    RestoreRequest, RestoreResponse, StoredJobConfig, StoredSchedule, apply_request,
-    job_config_service_server::JobConfigService,
+    AppliedJobConfig, ApplyChange, ApplyRequest, ApplyResponse, DeleteRequest, DeleteResponse, Difference,
+    DisableRequest, DisableResponse, EnableRequest, EnableResponse, GetRequest, GetResponse, ListRequest, ListResponse,
+    ListVersionsRequest, ListVersionsResponse, ListedJobConfig, ListedVersion, RestoreRequest, RestoreResponse,
+    StoredJobConfig, StoredSchedule, apply_request, job_config_service_server::JobConfigService,
 };
 use tonic::{Request, Response, Status, async_trait};
 
 use super::{
-    api::Api,
+    api::{Api, Fields},
     caller::caller,
     convert,
     page::{self, Listing},
-    schedules::stored as stored_schedule,
+    schedules::{language, specs, stored as stored_schedule},
     status::{Error, Kind, Violation},
+    uses::{self, Given},
 };
 use crate::{
-    domain::definition::{self, JobConfig, Problem},
-    flow::request::{self, Applied, Apply, Change},
+    domain::{
+        definition::{self, Document, JobConfig, Problem},
+        schedule::Language,
+    },
+    flow::request::{self, Applied, Apply, Change, Position, Switch},
     store::read::{Config, ConfigKey, ListedConfig},
 };
+
+/// The longest reason for switching schedules off, in characters.
+const SWITCH_REASON_MAX: usize = 1_000;
 
 /// The service of this name in the protocol.
 #[derive(Debug)]
@@ -32,11 +39,14 @@ impl JobConfigs {
     async fn put(&self, mut request: ApplyRequest) -> Result<ApplyResponse, Error> {
         let caller = caller(std::mem::take(&mut request.request_id), &request)?;
         let namespace = Api::namespace(request.namespace);
-        let configs = definitions(request.definition, &namespace)?;
+        let language = language(request.language)?;
+        let given = definitions(request.definition, &namespace)?;
+        uses::check(&self.0, &given).await?;
+        let configs: Vec<_> = given.into_iter().map(|given| (given.config, given.source)).collect();
         if request.dry_run {
             let mut job_configs = Vec::with_capacity(configs.len());
             for (config, source) in configs {
-                job_configs.push(self.would_apply(config, source).await?);
+                job_configs.push(self.would_apply(config, source, language).await?);
             }
             return Ok(ApplyResponse { job_configs });
         }
@@ -44,13 +54,18 @@ impl JobConfigs {
         let applied = self.0.engine.apply(Apply { caller, configs }).await?;
         let mut job_configs = Vec::with_capacity(applied.len());
         for ((namespace, name), applied) in names.into_iter().zip(applied) {
-            job_configs.push(self.applied(&namespace, &name, &applied).await?);
+            job_configs.push(self.applied(&namespace, &name, &applied, language).await?);
         }
         Ok(ApplyResponse { job_configs })
     }
 
     /// What an apply would do to one job config.
-    async fn would_apply(&self, config: JobConfig, source: String) -> Result<AppliedJobConfig, Error> {
+    async fn would_apply(
+        &self,
+        config: JobConfig,
+        source: String,
+        language: Language,
+    ) -> Result<AppliedJobConfig, Error> {
         let before = self.0.store.config(&config.namespace, &config.name, None).await?;
         let mut differences = Vec::new();
         let change = match &before {
@@ -60,7 +75,7 @@ impl JobConfigs {
                 if differences.is_empty() { Change::Unchanged } else { Change::Updated }
             }
         };
-        let schedules = self.0.would_be(&config).await?;
+        let schedules = self.0.would_be(&config, language).await?;
         let mut shown = StoredJobConfig {
             version: 1,
             latest_version: 1,
@@ -81,7 +96,13 @@ impl JobConfigs {
     }
 
     /// What an apply did to one job config.
-    async fn applied(&self, namespace: &str, name: &str, applied: &Applied) -> Result<AppliedJobConfig, Error> {
+    async fn applied(
+        &self,
+        namespace: &str,
+        name: &str,
+        applied: &Applied,
+        language: Language,
+    ) -> Result<AppliedJobConfig, Error> {
         let now = self.config(namespace, name, Some(applied.version)).await?;
         let mut differences = Vec::new();
         if applied.change == Change::Updated
@@ -94,7 +115,7 @@ impl JobConfigs {
             change: shown_change(applied.change).into(),
             jobs_on_earlier_versions: applied.jobs_on_earlier_versions,
             differences,
-            schedules: self.0.outlook(namespace, name).await?,
+            schedules: self.0.outlook(namespace, name, language).await?,
         })
     }
 
@@ -130,9 +151,12 @@ impl JobConfigs {
         let names: Vec<(String, String)> =
             page.rows.iter().map(|config| (config.namespace.clone(), config.name.clone())).collect();
         let mut schedules: HashMap<(String, String), Vec<StoredSchedule>> = HashMap::new();
-        for schedule in self.0.store.schedules_of(&names).await? {
+        let rows = self.0.store.schedules_of(&names).await?;
+        let (calendars, now) = (self.0.calendars_of(specs(&rows)).await?, self.0.store.now().await?);
+        for schedule in rows {
             let name = (schedule.namespace.clone(), schedule.config.clone());
-            schedules.entry(name).or_default().push(stored_schedule(schedule));
+            let shown = stored_schedule(schedule, &calendars, Language::English, now);
+            schedules.entry(name).or_default().push(shown);
         }
         let mut schedules = |config: &ListedConfig| {
             schedules.remove(&(config.namespace.clone(), config.name.clone())).unwrap_or_default()
@@ -184,9 +208,40 @@ impl JobConfigs {
         let applied = self.0.engine.apply(Apply { caller, configs }).await?;
         let mut restored = None;
         if let Some(applied) = applied.first() {
-            restored = Some(self.applied(&namespace, &name, applied).await?);
+            restored = Some(self.applied(&namespace, &name, applied, Language::English).await?);
         }
         Ok(RestoreResponse { job_config: restored })
+    }
+
+    async fn switch_off(&self, mut request: DisableRequest) -> Result<DisableResponse, Error> {
+        let caller = caller(std::mem::take(&mut request.request_id), &request)?;
+        let mut fields = Fields::default();
+        let until = fields.take(convert::read_timestamp("until", request.until));
+        if request.reason.chars().count() > SWITCH_REASON_MAX {
+            fields.refuse("reason", format!("has at most {SWITCH_REASON_MAX} characters"));
+        }
+        fields.check()?;
+        let (namespace, name) = (Api::namespace(request.namespace), request.name);
+        let schedule = Some(request.schedule).filter(|key| !key.is_empty());
+        let to = Position::Off { until, reason: request.reason };
+        let (changed, schedules) = self.switch(Switch { caller, namespace, name, schedule, to }).await?;
+        Ok(DisableResponse { schedules, changed })
+    }
+
+    async fn switch_on(&self, mut request: EnableRequest) -> Result<EnableResponse, Error> {
+        let caller = caller(std::mem::take(&mut request.request_id), &request)?;
+        let (namespace, name) = (Api::namespace(request.namespace), request.name);
+        let schedule = Some(request.schedule).filter(|key| !key.is_empty());
+        let (changed, schedules) = self.switch(Switch { caller, namespace, name, schedule, to: Position::On }).await?;
+        Ok(EnableResponse { schedules, changed })
+    }
+
+    async fn switch(&self, switch: Switch) -> Result<(u32, Vec<StoredSchedule>), Error> {
+        let (namespace, name) = (switch.namespace.clone(), switch.name.clone());
+        match self.0.engine.switch(switch).await {
+            Ok(changed) => Ok((changed, self.0.outlook(&namespace, &name, Language::English).await?)),
+            Err(refusal) => Err(self.0.with_suggestion(refusal, &namespace).await),
+        }
     }
 
     async fn remove(&self, mut request: DeleteRequest) -> Result<DeleteResponse, Error> {
@@ -202,14 +257,18 @@ impl JobConfigs {
 }
 
 /// The valid definitions of a request, each with its text, or everything that is wrong with any of them.
-fn definitions(given: Option<apply_request::Definition>, namespace: &str) -> Result<Vec<(JobConfig, String)>, Error> {
+fn definitions(given: Option<apply_request::Definition>, namespace: &str) -> Result<Vec<Given>, Error> {
     match given {
         None => Err(Error::invalid("source", "one of source, config must be set")),
         Some(apply_request::Definition::Source(source)) => {
             let documents = definition::read(&source, namespace).map_err(|problems| {
                 Error::Invalid(problems.iter().map(|problem| violation("source", problem)).collect())
             })?;
-            Ok(documents.into_iter().map(|document| (document.config, document.source)).collect())
+            let given = documents.into_iter().map(|document| {
+                let Document { config, source, uses } = document;
+                Given { config, source, places: uses }
+            });
+            Ok(given.collect())
         }
         Some(apply_request::Definition::Config(config)) => {
             let mut config = convert::read_job_config("config", config).map_err(Error::Invalid)?;
@@ -221,13 +280,13 @@ fn definitions(given: Option<apply_request::Definition>, namespace: &str) -> Res
                 let violations = problems.iter().map(|problem| violation("config", problem));
                 return Err(Error::Invalid(violations.collect()));
             }
-            Ok(vec![(config, String::new())])
+            Ok(vec![Given { config, source: String::new(), places: Vec::new() }])
         }
     }
 }
 
 /// A problem of a definition as a violation of the field that holds the definition.
-fn violation(within: &str, problem: &Problem) -> Violation {
+pub(super) fn violation(within: &str, problem: &Problem) -> Violation {
     let path = problem.path.to_string();
     let field = match (within, path.is_empty()) {
         // A text has lines and columns; its fields are those of the definition.
@@ -295,6 +354,14 @@ impl JobConfigService for JobConfigs {
 
     async fn restore(&self, request: Request<RestoreRequest>) -> Result<Response<RestoreResponse>, Status> {
         Ok(Response::new(self.bring_back(request.into_inner()).await?))
+    }
+
+    async fn disable(&self, request: Request<DisableRequest>) -> Result<Response<DisableResponse>, Status> {
+        Ok(Response::new(self.switch_off(request.into_inner()).await?))
+    }
+
+    async fn enable(&self, request: Request<EnableRequest>) -> Result<Response<EnableResponse>, Status> {
+        Ok(Response::new(self.switch_on(request.into_inner()).await?))
     }
 
     async fn delete(&self, request: Request<DeleteRequest>) -> Result<Response<DeleteResponse>, Status> {

@@ -1,6 +1,7 @@
 //! What is said: messages become values, answers become messages.
 
 mod api;
+mod calendars;
 mod caller;
 mod commands;
 mod convert;
@@ -17,6 +18,7 @@ pub(crate) mod server;
 mod status;
 #[cfg(test)]
 mod tests;
+mod uses;
 mod watch;
 
 pub(crate) use api::{Api, STREAMS_MAX};

@@ -13,10 +13,10 @@ pub const WAKE_CHANNEL: &str = "baton_wake";
 /// not be asked.
 pub async fn now(tx: &Tx) -> Result<Timestamp, Error> {
     if tx.backend() == sea_orm::DbBackend::Sqlite {
-        return Ok(log::wall_clock());
+        return Ok(Timestamp(log::wall_clock().0 + tx.clock_set()));
     }
     let rows = tx.query(sql::statement(tx.backend(), "SELECT {now} AS now", &[])).await?;
-    Ok(Timestamp(rows[0].column("now")?))
+    Ok(Timestamp(rows[0].column::<i64>("now")? + tx.clock_set()))
 }
 
 /// The time now, and in the same breath whether any job config comes after another, so that where none does the end of
@@ -28,7 +28,8 @@ pub async fn moment(tx: &Tx) -> Result<(Timestamp, Option<bool>), Error> {
     let text = "SELECT {now} AS now,
                 CASE WHEN EXISTS (SELECT 1 FROM job_config_use WHERE kind = 'AFTER') THEN 1 ELSE 0 END AS followed";
     let rows = tx.query(sql::statement(tx.backend(), text, &[])).await?;
-    Ok((Timestamp(rows[0].column("now")?), Some(rows[0].number("followed")? == 1)))
+    let now = Timestamp(rows[0].column::<i64>("now")? + tx.clock_set());
+    Ok((now, Some(rows[0].number("followed")? == 1)))
 }
 
 /// Enters a scheduler that starts.

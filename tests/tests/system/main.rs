@@ -17,3 +17,4 @@ mod protocol;
 mod restarts;
 mod rules;
 mod schedulers;
+mod sub_jobs;

@@ -9,6 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use super::schedule::{Spec, overlap};
 
+mod calendars;
+pub mod callback;
 mod diff;
 #[cfg(test)]
 mod fuzz;
@@ -23,6 +25,8 @@ mod validate;
 mod yaml;
 
 pub use self::{
+    calendars::{calendar, read_calendars},
+    callback::Callback,
     diff::{Difference, diff},
     problem::{Part, Path, Problem, Span, Step, closest, did_you_mean, render},
     schema::schema,
@@ -60,6 +64,8 @@ pub struct JobConfig {
     pub start_deadline: Option<Duration>,
     /// The job configs after which a job of this one is made, once each of them has finished.
     pub after_jobs: Vec<String>,
+    /// What is told to others about its jobs.
+    pub callbacks: Vec<Callback>,
 }
 
 /// One schedule of a job config.
@@ -124,6 +130,8 @@ pub struct TaskConfig {
     pub enabled: Option<bool>,
     /// Higher goes first; -100 to 100.
     pub priority: i32,
+    /// What is told to others about it.
+    pub callbacks: Vec<Callback>,
 }
 
 /// What a task runs.

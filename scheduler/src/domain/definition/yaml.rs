@@ -3,15 +3,18 @@
 use std::collections::HashMap;
 
 use super::{
-    JobConfig, OnFailure, Overlap, Retry, Schedule, Shards, Split, SubJob, Target, TaskConfig, TaskDefaults,
-    TriggerRule, keys,
+    Callback, JobConfig, OnFailure, Overlap, Retry, Schedule, Shards, Split, SubJob, Target, TaskConfig, TaskDefaults,
+    TriggerRule,
+    callback::{Action, Email, StartJob, Webhook},
+    keys,
     limits::PROBLEMS_MAX,
     problem::{Part, Path, Problem, Span},
     reader::{self, Fields},
-    tree,
+    tree::{self, Body, Node},
     validate::validate,
 };
 use crate::domain::{
+    callback::Event,
     schedule::{After, CATCHUP_LIMIT, CATCHUP_WINDOW, MISFIRE_AFTER, Misfire, RuleSpec, Spec},
     uses,
 };
@@ -38,6 +41,7 @@ pub fn read(source: &str, namespace: &str) -> Result<Vec<Document>, Vec<Problem>
     for tree in &trees {
         let mut found = Vec::new();
         let fields = reader::read(&tree.root, &keys::JOB_CONFIG, &Path::default(), &mut found);
+        after_what(&tree.root, &mut found);
         let mut config = job_config(fields);
         if config.namespace.is_empty() {
             namespace.clone_into(&mut config.namespace);
@@ -81,9 +85,31 @@ pub fn read(source: &str, namespace: &str) -> Result<Vec<Document>, Vec<Problem>
     Err(problems)
 }
 
+/// Refuses an `after` where there is nothing that it could be about: to ignore it would be a lie.
+fn after_what(root: &Node, problems: &mut Vec<Problem>) {
+    let schedules = Path::default().key("schedules");
+    let entry = |node: &Node, name: &str| match &node.body {
+        Body::Map(entries) => entries.iter().find(|(key, _)| key.text() == Some(name)).map(|(_, value)| value.clone()),
+        _ => None,
+    };
+    let Some(list) = entry(root, "schedules") else { return };
+    let Body::List(items) = &list.body else { return };
+    for (place, item) in items.iter().enumerate() {
+        if problems.len() < PROBLEMS_MAX && entry(item, "after").is_some() && entry(item, "every").is_none() {
+            let path = schedules.index(place).key("after");
+            let message = "`after` says what `every` is counted from, and there is no `every`";
+            let problem = Problem::new(path.clone(), message).at(root.locate(&path, true));
+            problems.push(problem.suggest("write every: 15m, or leave `after` out".to_owned()));
+        }
+    }
+}
+
 /// Whether what is wrong with the text is the reason why something is wrong with what was read of it.
 fn explains(read: &Problem, then: &Problem) -> bool {
-    then.path.starts_with(&read.path) || (then.part == Part::Missing && read.path.parent() == then.path.parent())
+    let beside = read.path.parent() == then.path.parent();
+    // What an empty list lacks may be an item that was not understood.
+    let within = read.path.parent() == then.path;
+    then.path.starts_with(&read.path) || (then.part == Part::Missing && (beside || within))
 }
 
 fn job_config(mut fields: Fields) -> JobConfig {
@@ -101,6 +127,7 @@ fn job_config(mut fields: Fields) -> JobConfig {
         queue_limit: fields.integer("queue_limit").and_then(|number| number.try_into().ok()),
         start_deadline: fields.span("start_deadline"),
         after_jobs: fields.texts("after_jobs").unwrap_or_default(),
+        callbacks: fields.objects("callbacks").unwrap_or_default().into_iter().map(callback).collect(),
     }
 }
 
@@ -169,6 +196,36 @@ fn task_config(mut fields: Fields) -> TaskConfig {
         on_failure: fields.text("on_failure").and_then(|name| OnFailure::named(&name)),
         enabled: fields.flag("enabled"),
         priority: fields.integer("priority").and_then(|number| number.try_into().ok()).unwrap_or_default(),
+        callbacks: fields.objects("callbacks").unwrap_or_default().into_iter().map(callback).collect(),
+    }
+}
+
+fn callback(mut fields: Fields) -> Callback {
+    let webhook = |mut http: Fields| Webhook {
+        url: http.text("url").unwrap_or_default(),
+        headers: http.pairs("headers").unwrap_or_default(),
+        secret_headers: http.pairs("secret_headers").unwrap_or_default(),
+        secret: http.text("secret").unwrap_or_default(),
+    };
+    let email = |mut email: Fields| Email {
+        to: email.texts("to").unwrap_or_default(),
+        subject: email.text("subject").unwrap_or_default(),
+    };
+    let job = |mut job: Fields| StartJob {
+        name: job.text("name").unwrap_or_default(),
+        params: job.pairs("params").unwrap_or_default(),
+    };
+    let action = match (fields.object("http"), fields.object("email"), fields.object("job")) {
+        (Some(http), ..) => Action::Http(webhook(http)),
+        (_, Some(mail), _) => Action::Email(email(mail)),
+        (_, _, Some(started)) => Action::Job(job(started)),
+        _ => Action::default(),
+    };
+    let events = fields.texts("events").unwrap_or_default();
+    Callback {
+        events: events.iter().filter_map(|name| Event::named(name)).collect(),
+        action,
+        blocking: fields.flag("blocking").unwrap_or_default(),
     }
 }
 

@@ -1,6 +1,6 @@
 //! The checks of a task, in the order in which it passes them.
 
-use super::{Facts, Verdict, are, counted, runners, some, spell};
+use super::{Facts, Verdict, are, counted, runners, some, spell, sub_job};
 use crate::domain::{
     gate::{Gate, Outcome, closed_because, counts_as},
     job::JobState,
@@ -10,13 +10,14 @@ use crate::domain::{
 type Check = fn(&Facts<'_>) -> Verdict;
 
 /// Every check, in order.
-pub(super) const WAY: [(&str, Check); 15] = [
+pub(super) const WAY: [(&str, Check); 16] = [
     ("parents", parents),
     ("job", job),
     ("enabled", enabled),
     ("when", when),
     ("max_parallel", max_parallel),
     ("retry delay", retry_delay),
+    ("sub-job", sub_job::check),
     ("queue", queue),
     ("capability", runners::capability),
     ("pin", runners::pin),
@@ -195,7 +196,7 @@ fn dispatch(facts: &Facts<'_>) -> Verdict {
             ];
             Verdict::holds(detail, format!("runner {runner} has not said that it runs"), fixes)
         }
-        _ if task.kind == Kind::Group => Verdict::Foreign,
+        _ if task.kind == Kind::Group || facts.sub_job().is_some() => Verdict::Foreign,
         _ if task.attempt == 0 => Verdict::not_asked("it was never given out"),
         _ => Verdict::passed(format!("attempt {} of {} on {runner}", task.attempt, task.max_attempts)),
     }
@@ -234,8 +235,10 @@ fn work(facts: &Facts<'_>) -> Verdict {
         }
         (TaskState::Failed, _) => {
             let mut fixes = Vec::new();
-            if task.attempt > 0 {
-                fixes.push(format!("baton logs {}", facts.address()));
+            match facts.child {
+                Some(child) => fixes.push(format!("baton explain {}", child.id)),
+                None if task.attempt > 0 => fixes.push(format!("baton logs {}", facts.address())),
+                None => {}
             }
             fixes.push(format!("change tasks[{}] and apply, then baton run {}", facts.node, facts.job.name));
             let tries = match task.attempt {

@@ -39,6 +39,7 @@ fn facts(config: &TaskConfig, state: TaskState) -> Facts<'_> {
         node: 4,
         parents: Vec::new(),
         condition: None,
+        child: None,
         shards: None,
         queue: None,
         runners: Vec::new(),

@@ -123,7 +123,7 @@ async fn two_that_end_at_once_on_two_schedulers_make_one_job() {
             address: "127.0.0.1:7421".to_owned(),
         };
         let (engine, _) = Engine::start(settings);
-        let other = Scene { engine, world };
+        let other = Scene { world, engine };
         let allow = TWO_AND_ONE.replace("after_jobs", "overlap: allow\nafter_jobs");
         scene.store_file(&allow.replace("tc, shell: 'true'", "tc, enabled: false, shell: 'true'")).await.unwrap();
         let mut runners =
@@ -161,7 +161,7 @@ async fn an_end_that_was_written_down_is_not_lost_with_its_scheduler() {
         let row = store::job::facts(&tx, &[a]).await.unwrap().remove(0);
         let finished =
             after_jobs::Finished { job: a, namespace: row.namespace, name: row.name, ended_at: row.created_at };
-        assert_eq!(after_jobs::note(&tx, &[finished.clone()]).await.unwrap(), 1);
+        assert_eq!(after_jobs::note(&tx, std::slice::from_ref(&finished)).await.unwrap(), 1);
         // Told twice, it counts once.
         assert_eq!(after_jobs::note(&tx, &[finished]).await.unwrap(), 0);
         tx.commit().await.unwrap();

@@ -38,12 +38,12 @@ const KEY: &str = "after jobs";
 
 /// A config of which all that it comes after have finished.
 #[derive(Debug)]
-pub(super) struct Ready {
+pub(super) struct Round {
     config: Config,
     plan: Result<Arc<Plan>, String>,
 }
 
-impl Ready {
+impl Round {
     /// The config, if its job takes the place of those that live.
     pub(super) fn replacing(&self) -> Option<Uuid> {
         let replaces = self.plan.as_ref().is_ok_and(|plan| matches!(plan.config.overlap(), Overlap::Replace));
@@ -57,7 +57,7 @@ impl Ready {
 }
 
 /// Claims configs whose turn it is, but for those that this turn stores or deletes.
-pub(super) async fn claim(tx: &Tx, plans: &mut Plans, except: &BTreeSet<Uuid>) -> Result<Vec<Ready>, store::Error> {
+pub(super) async fn claim(tx: &Tx, plans: &mut Plans, except: &BTreeSet<Uuid>) -> Result<Vec<Round>, store::Error> {
     let mut ready = Vec::new();
     for config in store::after_jobs::claim_ready(tx, CONFIGS_MAX).await? {
         if except.contains(&config.id) {
@@ -69,7 +69,7 @@ pub(super) async fn claim(tx: &Tx, plans: &mut Plans, except: &BTreeSet<Uuid>) -
             Err(error @ store::Error::Unreadable { .. }) => Err(error.to_string()),
             Err(error) => return Err(error),
         };
-        ready.push(Ready { config, plan });
+        ready.push(Round { config, plan });
     }
     Ok(ready)
 }
@@ -78,15 +78,15 @@ pub(super) async fn claim(tx: &Tx, plans: &mut Plans, except: &BTreeSet<Uuid>) -
 pub(super) async fn pass(
     tx: &Tx,
     work: &mut Work,
-    ready: Vec<Ready>,
+    ready: Vec<Round>,
     live: &mut BTreeMap<Uuid, Live>,
     missed: &mut Vec<MissedRow>,
 ) -> Result<(), store::Error> {
-    let configs: Vec<Uuid> = ready.iter().map(Ready::config).collect();
+    let configs: Vec<Uuid> = ready.iter().map(Round::config).collect();
     store::after_jobs::forget_counted(tx, &configs).await?;
     let mut sources = store::after_jobs::sources(tx, &configs).await?;
     let mut over = Vec::with_capacity(ready.len());
-    for Ready { config, plan } in ready {
+    for Round { config, plan } in ready {
         let sources = sources.remove(&config.id).unwrap_or_default();
         // Read anew under the lock: another scheduler may have been first.
         let complete = |plan: &Arc<Plan>| {

@@ -1,8 +1,10 @@
 //! What is asked. Each answer is one page in its own short transaction, as plain values.
 
+mod calendar;
 mod config;
 mod definition;
 mod explain;
+mod family;
 mod id;
 mod job;
 mod runner;
@@ -20,9 +22,11 @@ use sea_orm::{
 };
 
 pub use self::{
+    calendar::{Calendar, CalendarKey},
     config::{Config, ConfigKey, ConfigVersion, ListedConfig},
     definition::{Definition, Definitions},
     explain::Place,
+    family::{Child, Led, Source},
     id::{CANDIDATES_MAX, Found},
     job::{Job, JobFilter},
     runner::Runner,

@@ -11,7 +11,7 @@ use sea_orm::{
 };
 use uuid::Uuid;
 
-use super::{Definition, Job, Page, word};
+use super::{Child, Definition, Job, Page, word};
 use crate::{
     domain::{
         definition::TaskConfig,
@@ -106,6 +106,8 @@ pub struct Task {
     pub seq: u64,
     /// Its shards by state, if it is a group.
     pub shard_states: BTreeMap<TaskState, u32>,
+    /// The newest job that it stood for.
+    pub child: Option<Child>,
 }
 
 /// One earlier try at a task.
@@ -322,12 +324,14 @@ impl Store {
         let definitions = self.definitions_of(rows.iter().map(|row| row.job_id)).await?;
         let groups = rows.iter().filter(|row| row.kind == Kind::Group.word()).map(|row| row.id).collect();
         let mut states = self.shard_states(groups).await?;
+        let mut children = self.children_of(&rows).await?;
         rows.into_iter()
             .map(|row| {
                 let config =
                     definitions.get(&row.job_id).and_then(|definition| definition.tasks.get(row.node as usize));
                 let states = states.remove(&row.id).unwrap_or_default();
-                shown(row, config, states)
+                let child = children.remove(&row.id);
+                shown(row, config, states).map(|task| Task { child, ..task })
             })
             .collect()
     }
@@ -469,6 +473,7 @@ fn shown(row: task::Model, config: Option<&TaskConfig>, shard_states: BTreeMap<T
         needs: config.map(|config| config.needs.clone()).unwrap_or_default(),
         seq: row.seq.cast_unsigned(),
         shard_states,
+        child: None,
     })
 }
 

@@ -3,12 +3,14 @@
 //! A job file and a message go through this one validator. It speaks in the paths of the protocol; whoever read the
 //! definition from a file knows where these stand.
 
+mod callbacks;
 mod names;
 mod schedules;
 mod sizes;
 mod sub_jobs;
 mod texts;
 
+pub(super) use self::names::check as check_name;
 use super::{
     JobConfig, Retry, Shards, Split, Target, TaskConfig,
     limits::{
@@ -32,6 +34,7 @@ pub fn validate(config: &JobConfig) -> Vec<Problem> {
     defaults(config, &root.key("task_defaults"), &mut problems);
     schedules::check(config, &mut problems);
     sub_jobs::after(config, &mut problems);
+    callbacks::check(config, &mut problems);
 
     let tasks = root.key("tasks");
     if config.tasks.is_empty() {

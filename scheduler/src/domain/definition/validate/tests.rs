@@ -81,7 +81,7 @@ fn every_problem_is_told_at_once_in_the_order_of_the_file() {
     let source = "\
 nmae: etl
 timeout: 90
-callbacks: []
+retention: {}
 tasks:
   - name: Extract Orders
     comand: [true]
@@ -105,7 +105,7 @@ tasks:
         [
             "1:1 unknown key \"nmae\" | did you mean \"name\"?",
             "2:10 timeout: \"90\" lacks a unit; write it like 90s, 15m, 1h30m, 1d or 500ms",
-            "3:1 \"callbacks\" is not supported by this version",
+            "3:1 \"retention\" is not supported by this version",
             "5:11 \"Extract Orders\" is no name: 1 to 100 of a-z, 0-9, \"-\", \"_\" and \".\", starting with a letter or digit | write \"extract-orders\"",
             "6:5 unknown key \"comand\" | did you mean \"command\"?",
             "8:13 task \"join\" needs \"extract-order\", which does not exist | did you mean \"extract-orders\"?",
@@ -182,10 +182,10 @@ fn a_job_without_tasks_and_a_task_without_work_are_refused() {
         problems("name: empty\n"),
         ["1:1 the job has no tasks | a job has at least one task: tasks: [{name: hello, shell: echo hello}]"]
     );
-    assert_eq!(problems(&job("  - name: idle\n")), ["4:5 task \"idle\" runs nothing | set command or shell"]);
+    assert_eq!(problems(&job("  - name: idle\n")), ["4:5 task \"idle\" runs nothing | set command, shell or job"]);
     assert_eq!(
         problems(&job("  - {name: both, shell: x, command: [x]}\n")),
-        ["4:28 only one of command, shell can be set"]
+        ["4:28 only one of command, shell, job can be set"]
     );
     assert_eq!(
         problems(&job("  - {name: a, shell: x, shards: {max_parallel: 2}}\n")),
@@ -413,8 +413,9 @@ schedules:
   - {cron: \"0 9 30 2 *\", time_zone: Asia/Shangai}
   - {cron: \"0 0 30 2 *\"}
   - {time_zone: UTC}
-  - {cron: \"@daily\", name: \"8\", calendars: [holidays]}
+  - {cron: \"@daily\", name: \"8\", calendars: [Holidays]}
   - {cron: \"@daily\", name: \"8\"}
+  - {cron: \"@daily\", after: completion}
 tasks: [{name: t, shell: x}]
 ";
     let told = problems(source);
@@ -431,7 +432,8 @@ tasks: [{name: t, shell: x}]
         ("9:37", "did you mean Asia/Shanghai?"),
         ("10:12", "it never fires"),
         ("11:5", "one of cron, text, every, at must be set"),
-        ("12:33", "not supported by this version"),
+        ("12:45", "write \"holidays\""),
+        ("14:22", "`after` says what `every` is counted from"),
         ("13:22", "two schedules are known as \"8\""),
     ];
     for (place, words) in expected {
