@@ -18,6 +18,7 @@ pub fn words(job: &Job) -> String {
             format!("after {}", names.join(", "))
         }
         TriggerKind::Callback => of("callback", job),
+        TriggerKind::Backfill => format!("backfill {} of schedule {}", short_id(&job.backfill_id), job.schedule),
     }
 }
 

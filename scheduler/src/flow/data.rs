@@ -15,7 +15,7 @@ use crate::{
     domain::{
         command::RunSpec,
         definition::{Split, Target, TaskConfig, limits},
-        reference::{Scope, ShardView, TaskView},
+        reference::{CallbackView, Scope, ShardView, TaskView},
         schedule::Zone,
         task::TaskState,
         template::{self, Renderer},
@@ -118,20 +118,24 @@ impl Data {
         plan: &Plan,
         task: &TaskRow,
         self_stop_after: Duration,
+        callback: Option<CallbackView>,
     ) -> Result<RunSpec, String> {
         let config = plan.task(task.node);
         // Most tasks have no templates, and cost nothing.
         let (target, env) = match plan.named(task.node) {
             None => (config.target.clone(), config.env.clone()),
-            Some(named) => filled(config, &Renderer::new(&self.scope(job, plan, named, Some(task))))?,
-        };
-        let arguments = match &target {
-            Target::Command(argv) => argv.as_slice(),
-            Target::Shell(script) => std::slice::from_ref(script),
-            Target::Job(_) => return Err("it stands for a job, which runs on no runner by itself".to_owned()),
+            Some(named) => {
+                let scope = Scope { callback: callback.clone(), ..self.scope(job, plan, named, Some(task)) };
+                filled(config, &Renderer::new(&scope))?
+            }
         };
         let variables = env.iter().map(|(key, value)| (key.as_str(), value.as_str()));
-        limits::check_exec(arguments.iter().map(String::as_str), variables)?;
+        match &target {
+            Target::Command(argv) => limits::check_exec(argv.iter().map(String::as_str), variables)?,
+            Target::Shell(script) => limits::check_exec([script.as_str()], variables)?,
+            Target::Http(http) => http.check_filled()?,
+            Target::Job(_) => return Err("it stands for a job, which runs on no runner by itself".to_owned()),
+        }
         Ok(RunSpec {
             job_id: job.id,
             namespace: job.namespace.clone(),
@@ -145,6 +149,7 @@ impl Data {
             params: job.params.clone(),
             shard: task.shard_index.map(|index| (index, task.shard_count.unwrap_or_default(), task.shard_item.clone())),
             fire_time: job.fire_time,
+            callback,
         })
     }
 
@@ -184,6 +189,7 @@ impl Data {
             params: job.params.clone(),
             tasks,
             shard,
+            callback: None,
             job_id: job.id.to_string(),
             job_name: job.name.clone(),
             logical_time: logical_time(job, plan),
@@ -200,6 +206,7 @@ fn filled(config: &TaskConfig, renderer: &Renderer) -> Result<(Target, BTreeMap<
             Target::Command(items.collect::<Result<_, _>>()?)
         }
         Target::Shell(_) | Target::Job(_) => config.target.clone(),
+        Target::Http(http) => Target::Http(Box::new(http.filled(|place, text| renderer.render(place, text))?)),
     };
     let env = config
         .env

@@ -44,6 +44,9 @@ pub(super) fn finish(work: &mut Work, id: Uuid, result: &TaskResult) -> String {
 pub(super) fn end(work: &mut Work, id: Uuid, ending: Ending, reason: &str, result: Option<&TaskResult>) {
     let task = work.task(id).expect("the task is in hand");
     let (state, kind, counters, node, job) = (task.state, task.kind, task.counters, task.node, task.job_id);
+    if work.is_parked(job) {
+        return;
+    }
     let plan = work.plan(job);
     let mut policy = plan.retry(node);
     // A job that stops tries nothing again, but for what cleans up.

@@ -1,5 +1,6 @@
 //! What happens: the engine and the stations of a task, in order.
 
+mod backfill;
 mod batch;
 mod birth;
 mod calendars;
@@ -13,6 +14,7 @@ mod explain;
 mod gates;
 mod order;
 mod orders;
+mod parked;
 mod picker;
 mod plan;
 mod pulse;

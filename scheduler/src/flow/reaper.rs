@@ -81,12 +81,16 @@ pub(super) async fn pass(
             continue;
         }
         let tasks = store::task::lock_held_by(tx, id).await?;
+        let parked = tasks.iter().any(|task| work.is_parked(task.job_id));
         let silence = work.now.since(known.last_seen_at);
         warn!(runner.id = %id, silence_s = silence.as_secs(), tasks = tasks.len(), "runner lost");
         // Every dispatch carries self-stop: by now the runner or its watchdog has ended what it had.
         let reason = format!("runner {id} lost: not heard for {} s", silence.as_secs());
         ending::end_all(work, tasks, |_| Ending::Lost { death: false }, &reason);
-        store::runner::end_session(tx, id).await?;
+        // What it held of a job that is laid aside is decided when that can be read: until then it is not forgotten.
+        if !parked {
+            store::runner::end_session(tx, id).await?;
+        }
         output.lost.push((id.clone(), session));
     }
     Ok(())

@@ -1,9 +1,12 @@
 //! The engine with a runner played by the test, on each database.
 
 mod after_jobs;
+mod backfills;
 mod clocks;
 mod explain;
 mod graphs;
+mod locks;
+mod parked;
 mod races;
 mod schedules;
 mod sub_jobs;
@@ -146,12 +149,13 @@ fn hello(id: &str, boot: &str, conn: u64, slots: u32) -> Hello {
         runner_id: id.into(),
         install_id: format!("install of {id}"),
         boot_id: boot.into(),
+        boot_number: 0,
         conn,
         protocol_version: 1,
         version: "0.1.0".into(),
         labels: BTreeMap::new(),
         slots,
-        capabilities: vec!["command".into(), "shell".into()],
+        capabilities: ["command", "shell", "http"].map(Into::into).to_vec(),
         inventory: Vec::new(),
         ended: Vec::new(),
         drain: None,

@@ -13,6 +13,7 @@ use tracing::debug;
 use uuid::Uuid;
 
 use super::{
+    backfill,
     batch::{Agenda, Context, Input, Output, Reset},
     data::Data,
     dispatcher, expander, gates,
@@ -64,6 +65,12 @@ async fn run(context: &mut Context, input: &Input) -> Result<Output, store::Erro
         fires = trigger::claim(&tx, &mut context.plans, search, &except).await?;
         more_due = fires.more;
         output.more_ahead = fires.more_ahead;
+        output.more |= fires.more_outdated;
+    }
+
+    let mut backfills = backfill::Claims::default();
+    if input.fire && (input.job_ended || input.look.is_some()) {
+        backfills = backfill::claim(&tx, &mut context.plans).await?;
     }
 
     let mut silent = Vec::new();
@@ -80,8 +87,11 @@ async fn run(context: &mut Context, input: &Input) -> Result<Output, store::Erro
     let families = sub_jobs::claim(&tx, &input.handover, input.look.is_some()).await?;
     output.more |= families.more;
     wanted.extend(sub_jobs::jobs_of(&tx, &families).await?);
+    let mut laid_aside = BTreeSet::new();
     if input.look.is_some() {
-        let left = expander::left(&tx).await?;
+        laid_aside = context.plans.take_parked();
+        wanted.extend(&laid_aside);
+        let left = expander::left(&tx, &laid_aside).await?;
         output.more |= left.len() == expander::JOBS_MAX as usize;
         wanted.extend(left);
         wanted.extend(reaper::late_jobs(&tx).await?);
@@ -98,14 +108,16 @@ async fn run(context: &mut Context, input: &Input) -> Result<Output, store::Erro
         let plan = match plans.get_mut(&(row.job_config_id, row.version)) {
             Some(Ok(plan)) => plan.clone(),
             // Asked for alone, it tells what is wrong with it.
-            _ => context.plans.get(&tx, row.job_config_id, row.version).await?,
+            _ => context.plans.of_job(&tx, &row).await?,
         };
+        output.unparked |= plan.unreadable.is_none() && laid_aside.contains(&row.id);
         work.take_job(row, plan);
     }
     let mut data = Data::default();
 
     output.orders = orders::pass(&tx, context, &mut work, &input.orders, claims, configs).await?;
     trigger::pass(&tx, &mut work, fires).await?;
+    output.more |= backfill::pass(&tx, &mut work, backfills).await?;
     dispatcher::pass(&tx, context, &mut work, input, &runners, &mut output).await?;
     reaper::pass(&tx, context, &mut work, input.sweep, &silent, &runners, &mut output).await?;
     sub_jobs::pass(&tx, context, &mut work, &families).await?;
@@ -156,8 +168,7 @@ async fn run(context: &mut Context, input: &Input) -> Result<Output, store::Erro
         let due = store::schedule::next_due(&tx).await?.map(|due| due.max(again));
         output.agenda = Some(Agenda { due, waiters: store::schedule::waiters(&tx).await? });
     }
-    // Schedules whose calendar changed are planned anew by the next turn.
-    output.more |= input.orders.iter().any(|order| matches!(order, Order::PutCalendars(_)));
+    output.more |= input.orders.iter().any(Order::goes_on);
     let drains = input.orders.iter().any(Order::is_drain);
     if context.clustered && (left || elsewhere || drains) {
         store::scheduler::wake_others(&tx).await?;

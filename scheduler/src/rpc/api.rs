@@ -61,7 +61,7 @@ impl Api {
 
     /// The definition that a job was made from.
     pub(super) async fn definition(&self, job: &Job) -> Result<Arc<Definition>, Error> {
-        let definition = self.store.definition(job.config_id, job.version).await?;
+        let definition = self.store.definition_or_names(job.config_id, job.version).await?;
         definition.ok_or_else(|| Error::not_found(Kind::Version, format!("{} v{}", job.name, job.version)))
     }
 
@@ -109,7 +109,7 @@ impl Api {
     }
 }
 
-fn one(field: &'static str, kind: Kind, part: &str, found: Found) -> Result<Uuid, Error> {
+pub(super) fn one(field: &'static str, kind: Kind, part: &str, found: Found) -> Result<Uuid, Error> {
     match found {
         Found::One(id) => Ok(id),
         Found::None => Err(Error::not_found(kind, part)),

@@ -1,6 +1,7 @@
 //! Messages into values and back. Total: what has no meaning is an error that names its field.
 
 pub(super) mod callbacks;
+pub(super) mod http;
 pub(super) mod schedules;
 
 use std::{
@@ -146,6 +147,8 @@ pub(crate) fn job(job: read::Job) -> v1::Job {
         stopping: job.stopping,
         schedule: job.schedule.unwrap_or_default(),
         fire_time: job.fire_time.map(timestamp),
+        backfill_id: job.backfill_id.map(|id| id.to_string()).unwrap_or_default(),
+        rerun: job.rerun_no,
         parent_job_id: job.parent.map(|parent| parent.job.to_string()).unwrap_or_default(),
         parent_task_id: parent_task.map(|(task, _)| task.to_string()).unwrap_or_default(),
         parent_attempt: parent_task.map_or(0, |(_, attempt)| attempt),
@@ -168,6 +171,7 @@ fn trigger(trigger: Trigger) -> v1::TriggerKind {
         Trigger::SubJob => v1::TriggerKind::SubJob,
         Trigger::AfterJobs => v1::TriggerKind::AfterJobs,
         Trigger::Callback => v1::TriggerKind::Callback,
+        Trigger::Backfill => v1::TriggerKind::Backfill,
     }
 }
 
@@ -355,6 +359,7 @@ pub(crate) fn task_config(task: &TaskConfig) -> v1::TaskConfig {
         Target::Job(job) => {
             v1::task_config::Target::Job(v1::JobTarget { name: job.name.clone(), params: unsorted(&job.params) })
         }
+        Target::Http(target) => v1::task_config::Target::Http(http::target(target)),
     };
     v1::TaskConfig {
         name: task.name.clone(),
@@ -476,8 +481,9 @@ impl Reader {
             Some(v1::task_config::Target::Job(job)) => {
                 Target::Job(SubJob { name: job.name, params: sorted(job.params) })
             }
+            Some(v1::task_config::Target::Http(target)) => Target::Http(Box::new(self.http(field, target))),
             None => {
-                self.refuse(field, "says nothing to run: one of command, shell, job must be set");
+                self.refuse(field, "says nothing to run: one of command, shell, http, job must be set");
                 Target::default()
             }
         };
@@ -554,7 +560,7 @@ mod tests {
     use crate::domain::{
         callback::Event,
         definition::{
-            Callback, Overlap, Schedule,
+            Callback, Http, Overlap, Redirects, Schedule,
             callback::{Action, Email, StartJob, Webhook},
         },
         schedule::{After, Misfire, RuleSpec, Spec},
@@ -577,6 +583,22 @@ mod tests {
         });
         specs.push(Spec { misfire: Some(Misfire::Skip), ..RuleSpec::At(at).into() });
         specs.into_iter().map(|spec| Schedule { name: String::new(), spec }).collect()
+    }
+
+    fn full_http() -> Target {
+        Target::Http(Box::new(Http {
+            method: "PUT".to_owned(),
+            urls: vec!["http://a".to_owned(), "https://b".to_owned()],
+            headers: BTreeMap::from([("X".to_owned(), "y".to_owned())]),
+            body: "{}".to_owned(),
+            connect_timeout: Some(Duration::from_secs(1)),
+            read_timeout: Some(Duration::from_secs(2)),
+            request_timeout: Some(Duration::from_secs(3)),
+            success_when: vec!["200".to_owned(), "400-499".to_owned()],
+            redirects: Some(Redirects::Any),
+            max_response_bytes: Some(7),
+            wait_for_callback: true,
+        }))
     }
 
     fn full_callbacks() -> Vec<Callback> {
@@ -635,6 +657,7 @@ mod tests {
             target: Target::Job(SubJob { name: "other".to_owned(), params: labels.clone() }),
             ..TaskConfig::default()
         });
+        tasks.push(TaskConfig { name: "ask".to_owned(), target: full_http(), ..TaskConfig::default() });
         JobConfig {
             namespace: "data".to_owned(),
             name: "etl".to_owned(),
@@ -683,6 +706,10 @@ mod tests {
         config.tasks[0].target = None;
         config.tasks[1].trigger_rule = 99;
         config.tasks[2].on_failure = 77;
+        if let Some(v1::task_config::Target::Http(http)) = &mut config.tasks[12].target {
+            http.redirects = 66;
+            http.read_timeout = Some(prost_types::Duration { seconds: 0, nanos: -1 });
+        }
         config.tasks[3].shards = Some(v1::Shards { count: 2, one_per_runner: true, ..v1::Shards::default() });
         let violations = read_job_config("config", config).unwrap_err();
         let mut fields: Vec<&str> = violations.iter().map(|violation| violation.field.as_str()).collect();
@@ -691,6 +718,8 @@ mod tests {
             fields,
             [
                 "config.tasks[0]",
+                "config.tasks[12].http.read_timeout",
+                "config.tasks[12].http.redirects",
                 "config.tasks[1].trigger_rule",
                 "config.tasks[2].on_failure",
                 "config.tasks[3].shards",

@@ -6,6 +6,7 @@ use baton::v1;
 use prost_types::Timestamp as WireTime;
 use uuid::Uuid;
 
+use super::convert;
 use crate::{
     domain::{
         command::{Command, Disconnect, DisconnectReason, Down, LOG_LIMIT_BYTES, RunSpec, Welcome},
@@ -61,6 +62,7 @@ pub(super) fn hello(wire: v1::Heartbeat) -> Result<Hello, Violation> {
         runner_id: wire.runner_id,
         install_id: wire.install_id,
         boot_id: wire.boot_id,
+        boot_number: wire.boot_number,
         conn: wire.conn,
         protocol_version: wire.protocol_version,
         version: wire.version,
@@ -254,6 +256,7 @@ fn run_spec(spec: RunSpec, timing: &Timing) -> v1::RunSpec {
         Target::Shell(script) => Some(v1::run_spec::Target::Shell(script)),
         // Never given out; a runner would refuse it.
         Target::Job(_) => None,
+        Target::Http(http) => Some(v1::run_spec::Target::Http(convert::http::target(&http))),
     };
     let (shard_index, shard_count, shard_item) = match spec.shard {
         Some((index, count, item)) => (Some(index), Some(count), item),
@@ -276,6 +279,7 @@ fn run_spec(spec: RunSpec, timing: &Timing) -> v1::RunSpec {
         shard_item,
         log_limit_bytes: LOG_LIMIT_BYTES,
         fire_time: spec.fire_time.map(instant),
+        completion: spec.callback.map(|callback| v1::HttpCompletion { token: callback.token, url: callback.url }),
     }
 }
 

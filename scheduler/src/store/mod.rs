@@ -1,6 +1,7 @@
 //! What is written. Each question and each transition has a named function; rows turn into domain values at the door.
 
 pub mod after_jobs;
+pub mod backfill;
 pub mod calendar;
 pub mod callback;
 pub mod config;
@@ -12,6 +13,7 @@ pub mod job;
 pub mod log;
 mod open;
 pub mod read;
+mod reader;
 pub mod request;
 mod row;
 pub mod runner;
@@ -41,6 +43,7 @@ use sea_orm::{
 };
 
 pub(crate) use self::open::without_password;
+use self::reader::Reader;
 pub use self::{error::Error, open::Settings, wake::Wakes};
 
 /// The database of a scheduler, open. Clones share it.
@@ -52,7 +55,7 @@ pub struct Store {
     /// Signs of life: a connection of its own on PostgreSQL, the writer on SQLite.
     beats: DatabaseConnection,
     /// Everything that only reads.
-    reader: DatabaseConnection,
+    reader: Reader,
     /// Where other schedulers are heard, on PostgreSQL.
     listening: Option<wake::Listening>,
     /// Raised when the engine's, and the beats', connection is not to be used again.
@@ -110,7 +113,7 @@ impl Store {
     }
 
     /// The connections for single questions, each its own short transaction.
-    pub(crate) fn reader(&self) -> &DatabaseConnection {
+    pub(crate) fn reader(&self) -> &Reader {
         &self.reader
     }
 
@@ -131,7 +134,8 @@ impl Store {
         if let Some(listening) = &self.listening {
             listening.pool.close().await;
         }
-        for connection in [&self.reader, &self.beats, &self.writer] {
+        self.reader.close().await?;
+        for connection in [&self.beats, &self.writer] {
             connection.clone().close().await?;
         }
         Ok(())

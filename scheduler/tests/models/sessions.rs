@@ -78,6 +78,7 @@ impl Dials {
         let known = Known {
             install_id: "install".into(),
             boot_id: "boot".into(),
+            boot_number: 0,
             conn: state.counts,
             has_session: state.counts > 0,
             last_seen_at: Timestamp(0),
@@ -124,6 +125,7 @@ fn hello(conn: u64) -> Hello {
         runner_id: "r".into(),
         install_id: "install".into(),
         boot_id: "boot".into(),
+        boot_number: 0,
         conn,
         protocol_version: 1,
         version: String::new(),

@@ -14,6 +14,7 @@ pub mod callback;
 mod diff;
 #[cfg(test)]
 mod fuzz;
+pub mod http;
 mod keys;
 pub mod limits;
 mod problem;
@@ -28,6 +29,7 @@ pub use self::{
     calendars::{calendar, read_calendars},
     callback::Callback,
     diff::{Difference, diff},
+    http::{Http, Redirects},
     problem::{Part, Path, Problem, Span, Step, closest, did_you_mean, render},
     schema::schema,
     validate::validate,
@@ -142,6 +144,8 @@ pub enum Target {
     Command(Vec<String>),
     /// A script for `/bin/sh -e`, never a template.
     Shell(String),
+    /// An HTTP request.
+    Http(Box<Http>),
     /// Another job, which needs no runner.
     Job(SubJob),
 }
@@ -163,12 +167,18 @@ impl Default for Target {
 }
 
 impl Target {
+    /// The request, if it is one that begins a wait for its callback.
+    pub fn waits_for_callback(&self) -> bool {
+        matches!(self, Self::Http(http) if http.wait_for_callback)
+    }
+
     /// The capability that a runner must have to run it.
     pub fn capability(&self) -> &'static str {
         match self {
             Self::Command(_) => "command",
             Self::Shell(_) => "shell",
             Self::Job(_) => "job",
+            Self::Http(_) => "http",
         }
     }
 }

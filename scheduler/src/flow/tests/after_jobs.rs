@@ -18,7 +18,7 @@ tasks: [{name: tc, shell: 'true'}]
 impl Scene {
     /// Runs a job of one task and ends that with this code.
     async fn run_through(&self, runner: &mut Puppet, name: &str, code: i32) -> Uuid {
-        let job = self.run_of(name).await;
+        let job = self.run_job(name).await;
         let (slot, task, spec) = runner.next_run().await;
         assert_eq!(spec.job_id, job);
         runner.end(slot, task, code).await;
@@ -129,8 +129,8 @@ async fn two_that_end_at_once_on_two_schedulers_make_one_job() {
         let mut runners =
             [Puppet::dial(&scene, hello("r", "1", 1, 1)).await, Puppet::dial(&other, hello("q", "1", 1, 1)).await];
         for round in 1..=15 {
-            scene.run_of("a").await;
-            scene.run_of("b").await;
+            scene.run_job("a").await;
+            scene.run_job("b").await;
             let [one, two] = &mut runners;
             let (first, second) = tokio::join!(one.next_run(), two.next_run());
             tokio::join!(one.end(first.0, first.1, 0), two.end(second.0, second.1, 0));
@@ -153,7 +153,7 @@ async fn two_that_end_at_once_on_two_schedulers_make_one_job() {
 async fn an_end_that_was_written_down_is_not_lost_with_its_scheduler() {
     for scene in Scene::on_each_database().await {
         scene.store_file("name: a\ntasks: [{name: ta, shell: 'true'}]\n---\nname: c\nafter_jobs: [a]\ntasks: [{name: tc, shell: 'true'}]\n").await.unwrap();
-        let a = scene.run_of("a").await;
+        let a = scene.run_job("a").await;
         scene.until(a, 1, TaskState::Queued).await;
         scene.engine.stop().await;
         // As if its scheduler had died between the end of the job and the turn that makes the next one.

@@ -16,7 +16,7 @@ impl Scene {
         self.engine.apply(Apply { caller: Caller::default(), configs }).await.map(drop)
     }
 
-    pub(super) async fn run_of(&self, name: &str) -> Uuid {
+    pub(super) async fn run_job(&self, name: &str) -> Uuid {
         let (caller, params) = (Caller::default(), BTreeMap::new());
         self.engine.run(Run { caller, namespace: "default".into(), name: name.into(), params }).await.unwrap()
     }
@@ -86,7 +86,7 @@ tasks:
 ";
         scene.store_file(&format!("{LOAD}{plan}")).await.unwrap();
         let mut runner = Puppet::dial(&scene, hello("r", "1", 1, 1)).await;
-        let job = scene.run_of("plan").await;
+        let job = scene.run_job("plan").await;
         let (slot, fetch, spec) = runner.next_run().await;
         assert_eq!((spec.job_name.as_str(), spec.task_name.as_str()), ("load", "fetch"));
         let child = spec.job_id;
@@ -120,7 +120,7 @@ tasks: [{name: load, retry: {max_attempts: 2}, job: {name: load}}]
 ";
         scene.store_file(&format!("{LOAD}{plan}")).await.unwrap();
         let mut runner = Puppet::dial(&scene, hello("r", "1", 1, 1)).await;
-        let job = scene.run_of("plan").await;
+        let job = scene.run_job("plan").await;
         runner.do_next("fetch", 1).await;
         runner.do_next("fetch", 3).await;
         let (state, tasks) = scene.end_of(job).await;
@@ -148,7 +148,7 @@ tasks:
 ";
         scene.store_file(source).await.unwrap();
         let mut runner = Puppet::dial(&scene, hello("r", "1", 1, 4)).await;
-        let job = scene.run_of("outer").await;
+        let job = scene.run_job("outer").await;
         for _ in 0..4 {
             runner.do_next("fails", 1).await;
         }
@@ -164,7 +164,7 @@ async fn a_terminated_parent_is_over_only_when_its_child_is() {
     for scene in Scene::on_each_database().await {
         scene.store_file(&format!("{LOAD}name: plan\ntasks: [{{name: load, job: {{name: load}}}}]\n")).await.unwrap();
         let mut runner = Puppet::dial(&scene, hello("r", "1", 1, 1)).await;
-        let job = scene.run_of("plan").await;
+        let job = scene.run_job("plan").await;
         let (slot, fetch, spec) = runner.next_run().await;
         let child = spec.job_id;
         scene.terminate(job).await;
@@ -187,7 +187,7 @@ async fn a_child_that_a_person_terminates_is_not_made_again() {
     for scene in Scene::on_each_database().await {
         let plan = "name: plan\ntasks: [{name: load, retry: {max_attempts: 5}, job: {name: load}}]\n";
         scene.store_file(&format!("{LOAD}{plan}")).await.unwrap();
-        let job = scene.run_of("plan").await;
+        let job = scene.run_job("plan").await;
         scene.until(job, 1, TaskState::Running).await;
         let child = scene.jobs_of("load").await[0].id;
         scene.terminate(child).await;
@@ -203,7 +203,7 @@ async fn the_timeout_of_a_job_task_ends_its_child_first() {
     for scene in Scene::on_each_database().await {
         let plan = "name: plan\ntasks: [{name: load, timeout: 1s, job: {name: load}}]\n";
         scene.store_file(&format!("{LOAD}{plan}")).await.unwrap();
-        let job = scene.run_of("plan").await;
+        let job = scene.run_job("plan").await;
         let (state, tasks) = scene.end_of(job).await;
         assert_eq!(state, JobState::Failed);
         let reason = &tasks["load"].1;
@@ -224,7 +224,7 @@ tasks:
 ";
         scene.store_file(&format!("{LOAD}{plan}")).await.unwrap();
         let mut runner = Puppet::dial(&scene, hello("r", "1", 1, 1)).await;
-        let job = scene.run_of("plan").await;
+        let job = scene.run_job("plan").await;
         for _ in 0..6 {
             let (slot, task, _) = runner.next_run().await;
             // Its own output, if it is the last task of its job.
@@ -251,7 +251,7 @@ tasks:
             .await
             .unwrap();
         scene.delete("other", true).await.unwrap();
-        let (state, tasks) = scene.end_of(scene.run_of("plan").await).await;
+        let (state, tasks) = scene.end_of(scene.run_job("plan").await).await;
         assert_eq!(state, JobState::Failed);
         let expected = "job.params.dai is not a param of this job: did you mean \"day\"?";
         assert_eq!(tasks["unknown"], (TaskState::Failed, expected.into()));
@@ -270,7 +270,7 @@ tasks: [{name: first, shell: 'true'}, {name: load, needs: [first], job: {name: l
 ";
         scene.store_file(&format!("{LOAD}{plan}")).await.unwrap();
         let mut runner = Puppet::dial(&scene, hello("r", "1", 1, 1)).await;
-        let job = scene.run_of("plan").await;
+        let job = scene.run_job("plan").await;
         let (slot, first, _) = runner.next_run().await;
         let deep = i64::from(DEPTH_MAX);
         scene
@@ -288,7 +288,7 @@ tasks: [{name: first, shell: 'true'}, {name: load, needs: [first], job: {name: l
 async fn an_end_that_no_signal_told_of_is_found_in_the_rows() {
     for scene in Scene::on_each_database().await {
         scene.store_file(&format!("{LOAD}name: plan\ntasks: [{{name: load, job: {{name: load}}}}]\n")).await.unwrap();
-        let job = scene.run_of("plan").await;
+        let job = scene.run_job("plan").await;
         scene.until(job, 1, TaskState::Running).await;
         let child = scene.jobs_of("load").await[0].id;
         scene.until(child, 1, TaskState::Queued).await;
