@@ -652,12 +652,12 @@ mod tests {
             priority: -7,
             callbacks: full_callbacks(),
         });
+        tasks.push(TaskConfig { name: "ask".to_owned(), target: full_http(), ..TaskConfig::default() });
         tasks.push(TaskConfig {
             name: "sub".to_owned(),
             target: Target::Job(SubJob { name: "other".to_owned(), params: labels.clone() }),
             ..TaskConfig::default()
         });
-        tasks.push(TaskConfig { name: "ask".to_owned(), target: full_http(), ..TaskConfig::default() });
         JobConfig {
             namespace: "data".to_owned(),
             name: "etl".to_owned(),

@@ -112,7 +112,7 @@ tasks:
             "8:28 task \"join\" needs itself",
             "10:19 trigger_rule: \"all_sucess\" is unknown | did you mean \"all_success\"?",
             "11:17 on_failure: \"transfer\" is not supported by this version",
-            "12:5 only one of command, shell, http can be set",
+            "12:5 only one of command, shell, http, job can be set",
             "12:12 unknown key \"url\" | did you mean \"urls\"?",
             "13:15 priority: \"101\" is not a whole number from -100 to 100",
             "14:10 env must be a map of names to texts, not a list",
