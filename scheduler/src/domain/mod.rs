@@ -16,6 +16,7 @@ pub mod output;
 pub mod params;
 pub mod pick;
 pub mod reference;
+pub mod repair;
 pub mod runner;
 pub mod schedule;
 pub mod scheduler;

@@ -49,6 +49,7 @@ pub(super) fn end(work: &mut Work, id: Uuid, ending: Ending, reason: &str, resul
     }
     let plan = work.plan(job);
     let mut policy = plan.retry(node);
+    policy.max_attempts = policy.max_attempts.saturating_add(task.attempts_before);
     // A job that stops tries nothing again, but for what cleans up.
     if work.job(job).is_some_and(|job| job.row.stopping) && !plan.rule(node).outlives_stop() {
         policy.max_attempts = counters.attempt;

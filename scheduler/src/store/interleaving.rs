@@ -148,6 +148,7 @@ fn a_task(job: &JobRow, node: u32, state: TaskState) -> TaskRow {
         runner_id: None,
         slot: None,
         session_id: None,
+        attempts_before: 0,
         gone: true,
         end_grace: None,
         exit_code: None,

@@ -37,7 +37,7 @@ impl Scene {
         self.engine.delete(delete).await
     }
 
-    pub(super) async fn change(&self, text: &str, params: &[(&str, sea_orm::Value)]) -> u64 {
+    pub(super) async fn alter(&self, text: &str, params: &[(&str, sea_orm::Value)]) -> u64 {
         let tx = self.world.store.begin().await.unwrap();
         let changed = tx.execute(store::sql::statement(tx.backend(), text, params)).await.unwrap();
         tx.commit().await.unwrap();
@@ -274,7 +274,7 @@ tasks: [{name: first, shell: 'true'}, {name: load, needs: [first], job: {name: l
         let (slot, first, _) = runner.next_run().await;
         let deep = i64::from(DEPTH_MAX);
         scene
-            .change("UPDATE job SET depth = :deep WHERE id = :job", &[("deep", deep.into()), ("job", job.into())])
+            .alter("UPDATE job SET depth = :deep WHERE id = :job", &[("deep", deep.into()), ("job", job.into())])
             .await;
         runner.end(slot, first, 0).await;
         let (state, tasks) = scene.end_of(job).await;
@@ -295,7 +295,7 @@ async fn an_end_that_no_signal_told_of_is_found_in_the_rows() {
         scene.engine.stop().await;
         // As if its scheduler had died between the end of the child and the turn that tells the parent.
         let ended = "UPDATE job SET state = 'FINISHED', ended_at = 1 WHERE id = :job";
-        assert_eq!(scene.change(ended, &[("job", child.into())]).await, 1);
+        assert_eq!(scene.alter(ended, &[("job", child.into())]).await, 1);
         let settings = Settings {
             store: scene.world.store.clone(),
             timing: Timing::from_beat(Duration::from_secs(10), Duration::from_secs(10)),

@@ -97,7 +97,8 @@ pub struct JobFilter {
 impl Store {
     /// One job.
     pub async fn job(&self, id: Uuid) -> Result<Option<Job>, Error> {
-        let job = job::Entity::find_by_id(id).one(self.reader()).await?.map(Job::try_from).transpose()?;
+        let question = job::Entity::find_by_id(id).filter(job::Column::Removing.eq(false));
+        let job = question.one(self.reader()).await?.map(Job::try_from).transpose()?;
         let mut jobs: Vec<Job> = job.into_iter().collect();
         self.lead(&mut jobs).await?;
         Ok(jobs.pop())
@@ -106,7 +107,11 @@ impl Store {
     /// Jobs, newest first, below the one given.
     pub async fn jobs(&self, filter: &JobFilter, below: Option<Uuid>, limit: u64) -> Result<Page<Job>, Error> {
         use job::Column as C;
-        let mut question = job::Entity::find().filter(has_labels(self.backend(), C::Labels, &filter.labels));
+        let mut question = job::Entity::find().filter(C::Removing.eq(false)).filter(has_labels(
+            self.backend(),
+            C::Labels,
+            &filter.labels,
+        ));
         if let Some(namespace) = &filter.namespace {
             question = question.filter(C::Namespace.eq(namespace));
         }
