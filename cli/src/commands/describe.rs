@@ -13,7 +13,7 @@ use crate::{
     context::Context,
     errors::{Error, Exit},
     output::{
-        Output,
+        Output, callbacks,
         facts::Facts,
         glyphs, origin,
         text::{Line, Tone},
@@ -139,6 +139,9 @@ fn config_lines(output: Output, stored: &StoredJobConfig, config: &JobConfig, no
         facts.add("timeout", time::span(timeout));
     }
     facts.add("comes after", config.after_jobs.join(", "));
+    for callback in &config.callbacks {
+        facts.add("callback", callbacks::words(callback));
+    }
     facts.add("tasks", stored.task_count.to_string());
     let mut lines = facts.into_lines();
     for task in config.tasks.iter().take(TASKS_MAX) {
@@ -199,6 +202,9 @@ fn task_config_lines(task: &TaskConfig) -> Vec<Line> {
     }
     if task.priority != 0 {
         facts.add("  priority", task.priority.to_string());
+    }
+    for callback in &task.callbacks {
+        facts.add("  callback", callbacks::words(callback));
     }
     facts.into_lines()
 }
