@@ -301,6 +301,7 @@ async fn an_end_that_no_signal_told_of_is_found_in_the_rows() {
             timing: Timing::from_beat(Duration::from_secs(10), Duration::from_secs(10)),
             scheduler: Uuid::now_v7(),
             address: "127.0.0.1:7421".to_owned(),
+            courier: courier.clone(),
         };
         let (engine, _) = Engine::start(settings);
         let scene = Scene { engine, ..scene };
@@ -356,7 +357,13 @@ async fn two_applies_on_two_schedulers_never_close_a_ring_together() {
         let store = store::Store::open(&scene.world.settings).await.unwrap();
         let timing = Timing::from_beat(Duration::from_secs(10), Duration::from_secs(10));
         let address = "127.0.0.1:7421".to_owned();
-        let (engine, _) = Engine::start(Settings { store: store.clone(), timing, scheduler: Uuid::now_v7(), address });
+        let (engine, _) = Engine::start(Settings {
+            store: store.clone(),
+            timing,
+            scheduler: Uuid::now_v7(),
+            address,
+            courier: courier.clone(),
+        });
         let leaf = |name: &str| format!("name: {name}\ntasks: [{{name: t, shell: 'true'}}]\n");
         let user = |name: &str, of: &str| format!("name: {name}\ntasks: [{{name: t, job: {{name: {of}}}}}]\n");
         for round in 0..20 {
