@@ -121,7 +121,7 @@ async fn two_that_end_at_once_on_two_schedulers_make_one_job() {
             timing: Timing::from_beat(Duration::from_secs(10), Duration::from_secs(10)),
             scheduler: Uuid::now_v7(),
             address: "127.0.0.1:7421".to_owned(),
-            courier: courier.clone(),
+            courier: crate::flow::courier::Settings::default(),
         };
         let (engine, _) = Engine::start(settings);
         let other = Scene { world, engine };
@@ -171,7 +171,7 @@ async fn an_end_that_was_written_down_is_not_lost_with_its_scheduler() {
             timing: Timing::from_beat(Duration::from_secs(10), Duration::from_secs(10)),
             scheduler: Uuid::now_v7(),
             address: "127.0.0.1:7421".to_owned(),
-            courier: courier.clone(),
+            courier: crate::flow::courier::Settings::default(),
         };
         let (engine, _) = Engine::start(settings);
         let scene = Scene { engine, ..scene };

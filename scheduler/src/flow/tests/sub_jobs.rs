@@ -301,7 +301,7 @@ async fn an_end_that_no_signal_told_of_is_found_in_the_rows() {
             timing: Timing::from_beat(Duration::from_secs(10), Duration::from_secs(10)),
             scheduler: Uuid::now_v7(),
             address: "127.0.0.1:7421".to_owned(),
-            courier: courier.clone(),
+            courier: crate::flow::courier::Settings::default(),
         };
         let (engine, _) = Engine::start(settings);
         let scene = Scene { engine, ..scene };
@@ -362,7 +362,7 @@ async fn two_applies_on_two_schedulers_never_close_a_ring_together() {
             timing,
             scheduler: Uuid::now_v7(),
             address,
-            courier: courier.clone(),
+            courier: crate::flow::courier::Settings::default(),
         });
         let leaf = |name: &str| format!("name: {name}\ntasks: [{{name: t, shell: 'true'}}]\n");
         let user = |name: &str, of: &str| format!("name: {name}\ntasks: [{{name: t, job: {{name: {of}}}}}]\n");
