@@ -17,7 +17,7 @@ use crate::{
         gate::{Parents, SkipCause},
         job::{self, JobState},
         origin::Trigger,
-        pick,
+        placement,
         repair::Hand,
         task::{Counters, Event, Kind, TaskState},
         time::Timestamp,
@@ -108,14 +108,22 @@ impl Work {
         self.jobs.get(&job).is_some_and(parked::is_parked)
     }
 
-    /// Takes a job in hand that is born in this turn.
-    pub(super) fn new_job(&mut self, row: JobRow, plan: Arc<Plan>) {
+    /// Takes a job in hand that is born in this turn. Where only so many jobs of its config may run, whether there is a
+    /// place for it is decided under the lock of the config, whoever lets it be born.
+    pub(super) fn new_job(&mut self, mut row: JobRow, plan: Arc<Plan>) {
+        row.held = !row.waiting && plan.config.max_active_jobs.is_some();
+        row.waiting |= row.held;
         self.jobs.insert(row.id, JobWork { row, plan, is_new: true, seen: None, touched: true });
     }
 
     /// The jobs born in this turn.
     pub(super) fn newborn(&self) -> impl Iterator<Item = &JobWork> {
         self.jobs.values().filter(|job| job.is_new)
+    }
+
+    /// The jobs in hand that wait for a place, the oldest first: those born in this turn, or the others.
+    pub(super) fn held_jobs(&self, is_new: bool) -> impl Iterator<Item = &JobRow> {
+        self.jobs.values().filter(move |job| job.is_new == is_new && job.row.held).map(|job| &job.row)
     }
 
     /// The jobs of a config in hand that have not ended.
@@ -275,7 +283,7 @@ impl Work {
             row.ended_at = Some(now);
             row.session_id = None;
             self.ended.push(id);
-        } else if state == TaskState::Queued && row.class == pick::SUB_JOB {
+        } else if state == TaskState::Queued && row.class == placement::SUB_JOB {
             self.childless.push(id);
         }
     }
@@ -337,10 +345,9 @@ impl Work {
             let parent = job.row.parent?;
             parent.task.map(|(task, _)| Place { job: parent.job, task })
         });
-        let ending = self
-            .tasks
-            .values()
-            .filter(|task| task.touched && task.row.state == TaskState::Terminating && task.row.class == pick::SUB_JOB);
+        let ending = self.tasks.values().filter(|task| {
+            task.touched && task.row.state == TaskState::Terminating && task.row.class == placement::SUB_JOB
+        });
         let ending = ending.map(|task| Place { job: task.row.job_id, task: task.row.id });
         Handover { newborn, places: ended.chain(ending).collect() }
     }
@@ -421,6 +428,10 @@ impl Work {
                 return Err(store::Error::Missed { asked: slice.len() as u64, written });
             }
         }
+        let alarms = self.alarms();
+        for slice in alarms.chunks(ROWS_MAX) {
+            store::alarm::set(tx, slice).await?;
+        }
         for slice in self.attempts.chunks(ROWS_MAX) {
             store::task::archive(tx, slice).await?;
         }
@@ -432,6 +443,17 @@ impl Work {
         self.tell(tx).await?;
         let touched = self.jobs.values().filter(|job| job.touched).map(|job| job.row.id).collect();
         Ok(touched)
+    }
+
+    /// When the tasks that begin to wait for a runner will have waited for too long. Most may wait for ever.
+    fn alarms(&self) -> Vec<(Uuid, Timestamp)> {
+        let queued = self.tasks.values().filter(|task| task.touched && task.row.state == TaskState::Queued);
+        queued
+            .filter_map(|TaskWork { row, .. }| {
+                let timeout = self.jobs[&row.job_id].plan.task(row.node).queue_timeout?;
+                Some((row.id, row.queued_at? + timeout))
+            })
+            .collect()
     }
 }
 
@@ -472,7 +494,7 @@ impl NewTask {
             reason: String::new(),
             skip_cause: None,
             counters: Counters { attempt: 0, lease: 0, deaths: 0, refusals: 0, not_before: Timestamp(0) },
-            priority: plan.task(self.node).priority,
+            priority: plan.task(self.node).priority.unwrap_or_default(),
             class: self.class,
             runner_id: None,
             slot: None,

@@ -22,6 +22,7 @@ mod protocol;
 mod restarts;
 mod rules;
 mod schedulers;
+mod schedules;
 mod servers;
 mod slow;
 mod sub_jobs;

@@ -18,7 +18,10 @@ impl Scene {
 
     pub(super) async fn run_job(&self, name: &str) -> Uuid {
         let (caller, params) = (Caller::default(), BTreeMap::new());
-        self.engine.run(Run { caller, namespace: "default".into(), name: name.into(), params }).await.unwrap()
+        self.engine
+            .run(Run { caller, namespace: "default".into(), name: name.into(), params, runner: Default::default() })
+            .await
+            .unwrap()
     }
 
     /// The jobs of a config, oldest first.

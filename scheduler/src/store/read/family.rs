@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::{Job, word};
 use crate::{
-    domain::{job::JobState, origin::Trigger, pick},
+    domain::{job::JobState, origin::Trigger, placement},
     store::{
         Error, Store,
         entity::{job, task},
@@ -56,7 +56,7 @@ pub struct Led {
 impl Store {
     /// The newest children of those rows that stand for a job, by task.
     pub(super) async fn children_of(&self, rows: &[task::Model]) -> Result<HashMap<Uuid, Child>, Error> {
-        let tasks: Vec<Uuid> = rows.iter().filter(|row| row.class == pick::SUB_JOB).map(|row| row.id).collect();
+        let tasks: Vec<Uuid> = rows.iter().filter(|row| row.class == placement::SUB_JOB).map(|row| row.id).collect();
         let mut children = HashMap::new();
         if tasks.is_empty() {
             return Ok(children);

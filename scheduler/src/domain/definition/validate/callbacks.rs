@@ -12,6 +12,7 @@ use super::{
     names, sizes,
 };
 use crate::domain::{
+    callback::Event,
     reference::{Fault, Name},
     template,
 };
@@ -71,6 +72,10 @@ fn events(callback: &Callback, of: Of, path: &Path, problems: &mut Vec<Problem>)
         return;
     }
     for (place, event) in callback.events.iter().enumerate() {
+        // It is told by warn_after: accepting it without that would be a lie.
+        if *event == Event::Slow {
+            problems.push(Problem::new(here.index(place), "\"slow\" is not supported by this version"));
+        }
         if of == Of::Task && !event.of_tasks() {
             let problem = Problem::new(here.index(place), format!("{:?} never happens to a task", event.name()));
             problems.push(problem.suggest("put it into the callbacks of the job config".to_owned()));
@@ -267,7 +272,7 @@ mod tests {
 
     #[test]
     fn callbacks_that_make_sense_are_taken() {
-        let job = "{events: [started, finished, failed, terminated, skipped, slow, missed], http: {url: 'https://h/x', secret: 'env:BATON_SECRET_A', secret_headers: {Authorization: 'file:b'}}}, \
+        let job = "{events: [started, finished, failed, terminated, skipped, missed], http: {url: 'https://h/x', secret: 'env:BATON_SECRET_A', secret_headers: {Authorization: 'file:b'}}}, \
                    {events: [failed], email: {to: [a@b.example], subject: 'no {{ event.name }} of {{ job.name }} on {{ params.day }}'}}, \
                    {events: [finished], job: {name: next, params: {of: '{{ job.id }}', day: '{{ params.day }}'}}}";
         let task =
@@ -280,6 +285,12 @@ mod tests {
         let http = "http: {url: 'https://h/x'}";
         one("", &format!("{{events: [missed], {http}}}"), "tasks[0].callbacks[0].events[0]", "never happens to a task");
         one(&format!("{{events: [failed, failed], {http}}}"), "", "callbacks[0].events[1]", "twice");
+        one(
+            "",
+            &format!("{{events: [slow], {http}}}"),
+            "tasks[0].callbacks[0].events[0]",
+            "not supported by this version",
+        );
         one(&format!("{{{http}}}"), "", "callbacks[0].events", "no event");
         one(&format!("{{events: [fialed], {http}}}"), "", "callbacks[0].events[0]", "\"fialed\" is unknown");
         one(&format!("{{events: [failed], blocking: true, {http}}}"), "", "callbacks[0].blocking", "cannot hold it");

@@ -29,8 +29,11 @@ pub(super) fn task(config: &JobConfig, task: &TaskConfig, path: &Path, problems:
     };
     foreign("env", !task.env.is_empty(), "hand values to the job: job: {params: {…}}");
     foreign("working_dir", !task.working_dir.is_empty(), "set it on the tasks of the job");
-    foreign("runner", !task.match_labels.is_empty(), "set it on the tasks of the job");
-    foreign("priority", task.priority != 0, "set it on the tasks of the job");
+    let placed = !task.match_labels.is_empty() || task.placement != Default::default();
+    foreign("runner", placed, "set it on the tasks of the job");
+    foreign("priority", task.priority.is_some(), "set it on the tasks of the job");
+    foreign("concurrency", task.concurrency.is_some(), "set it on the tasks of the job");
+    foreign("queue_timeout", task.queue_timeout.is_some(), "it waits in no queue: set timeout");
     if matches!(&task.shards, Some(Shards { split: Split::OnePerRunner, .. })) {
         let message = format!("task {:?} stands for a job and runs on no runner", task.name);
         let problem = Problem::new(path.key("shards").key("one_per_runner"), message);
