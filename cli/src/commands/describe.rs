@@ -140,6 +140,7 @@ fn config_lines(output: Output, stored: &StoredJobConfig, config: &JobConfig, no
     if let Some(timeout) = proto_span(config.timeout) {
         facts.add("timeout", time::span(timeout));
     }
+    facts.add("comes after", config.after_jobs.join(", "));
     if config.max_active_jobs > 0 {
         facts.add("at once", format!("{} jobs at most", config.max_active_jobs));
     }
@@ -166,6 +167,10 @@ fn task_config_lines(task: &TaskConfig) -> Vec<Line> {
             let mut lines = script.trim_end().lines();
             facts.add("  shell", lines.next().unwrap_or_default());
             lines.for_each(|line| facts.more(line));
+        }
+        Some(Target::Job(job)) => {
+            facts.add("  job", job.name.as_str());
+            facts.pairs("  params", &job.params);
         }
         Some(Target::Http(http)) => http_facts(&mut facts, http),
         None => {}
@@ -303,6 +308,9 @@ fn job_lines(output: Output, job: &Job, now: DateTime<Utc>) -> Vec<Line> {
     facts.span("state", glyphs::job(job.state()).span());
     facts.add("reason", job.reason.as_str());
     facts.add("trigger", origin::words(job));
+    for source in &job.after {
+        facts.add("after", format!("{} {}", source.name, short_id(&source.job_id)));
+    }
     facts.pairs("params", &job.params);
     facts.pairs("labels", &job.labels);
     facts.add("only on", job.runner_id.as_str());
@@ -328,7 +336,11 @@ async fn task(context: &Context, selector: Selector) -> Result<(), Error> {
     let task = response.task.unwrap_or_default();
     output.lines(&task_lines(output, &task, Utc::now()))?;
     let name = format!("{}/{}", short_id(&task.job_id), tree::label(&task));
-    output.note(&format!("what it wrote: baton logs {name}\nwhy it is so:  baton explain {name}"));
+    let wrote = match task.child_job_id.as_str() {
+        "" => name.clone(),
+        child => short_id(child).to_owned(),
+    };
+    output.note(&format!("what it wrote: baton logs {wrote}\nwhy it is so:  baton explain {name}"));
     Ok(())
 }
 
@@ -345,6 +357,7 @@ fn task_lines(output: Output, task: &Task, now: DateTime<Utc>) -> Vec<Line> {
     } else {
         facts.add("attempt", format!("{} of {}", task.attempt, task.max_attempts.max(task.attempt)));
         facts.add("runner", task.runner_id.as_str());
+        facts.add("stands for", child_line(task));
         let exit = get::task_exit(task);
         facts.add("exit", if exit == "-" { "" } else { &exit });
     }
@@ -361,6 +374,14 @@ fn task_lines(output: Output, task: &Task, now: DateTime<Utc>) -> Vec<Line> {
         lines.extend(task.attempts.iter().map(|attempt| attempt_line(attempt, now)));
     }
     lines
+}
+
+/// "job load 7be0d21c, running".
+fn child_line(task: &Task) -> String {
+    match origin::child(task) {
+        none if none.is_empty() => none,
+        child => format!("{child}, {}", word(task.child_job_state().as_str_name(), "JOB_STATE_")),
+    }
 }
 
 fn attempt_line(attempt: &Attempt, now: DateTime<Utc>) -> Line {

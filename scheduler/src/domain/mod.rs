@@ -24,8 +24,10 @@ pub mod scheduler;
 pub mod selector;
 #[cfg(test)]
 mod states_page;
+pub mod sub_job;
 pub mod task;
 pub mod template;
 pub mod time;
 pub mod timing;
+pub mod uses;
 pub mod when;

@@ -65,6 +65,8 @@ pub enum Event {
     GivenUp,
     /// Somebody wants it ended, or its job ran out of time.
     Terminate,
+    /// The job that it stands for was made.
+    ChildMade,
     /// The picker chose it for a slot.
     Picked,
     /// The runner reports that it runs.
@@ -139,6 +141,8 @@ impl TaskState {
             (S::Queued, E::GivenUp) => S::Failed,
             (S::Created | S::Queued, E::Terminate) => S::Terminated,
             (S::Queued, E::Picked) => S::Dispatched,
+            // A `job` task needs no slot: both steps are taken in one turn.
+            (S::Queued, E::ChildMade) => S::Running,
             (S::Dispatched, E::Started) => S::Running,
             // A task shorter than one beat is never seen running.
             (S::Dispatched | S::Running, E::Succeeded) => S::Finished,
@@ -426,6 +430,7 @@ mod tests {
             Just(Event::Stopped),
             Just(Event::GivenUp),
             Just(Event::Terminate),
+            Just(Event::ChildMade),
             Just(Event::Picked),
             Just(Event::Started),
             Just(Event::Succeeded),

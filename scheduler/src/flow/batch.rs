@@ -11,6 +11,7 @@ use super::{
     picker::Memory,
     plan::Plans,
     pulse::Judge,
+    sub_jobs::Handover,
 };
 use crate::{
     domain::{
@@ -59,6 +60,8 @@ pub(super) struct Input {
     pub fire: bool,
     /// A job ended since the last turn: others may have waited for that.
     pub job_ended: bool,
+    /// What the last turn left for this one.
+    pub handover: Handover,
     /// The clock of the database may have been set back.
     pub clock_set_back: bool,
 }
@@ -102,6 +105,10 @@ pub(super) struct Output {
     pub more: bool,
     /// A job ended: others may have waited for that.
     pub job_ended: bool,
+    /// A job FINISHED, and a job config comes after its own.
+    pub followed: bool,
+    /// What the next turn is to go on with.
+    pub handover: Handover,
     /// A job was born that waits for something.
     pub waits: bool,
     /// Keys were in the hands of another scheduler: the next pick is to come soon.
@@ -165,6 +172,9 @@ pub(super) struct Context {
     pub clustered: bool,
     /// Where services find a scheduler for their callbacks.
     pub public_url: String,
+    /// Whether any job config comes after another, where this scheduler alone can change that; `None` when it is to be
+    /// asked.
+    pub followed: Option<bool>,
 }
 
 /// Something a frame told about a dispatch.

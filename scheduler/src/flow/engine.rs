@@ -35,6 +35,7 @@ use super::{
     pulse::{Pulse, Seen},
     request,
     sessions::{self, Given, Heard, Sessions, ToEnd, Told},
+    sub_jobs::Handover,
     turn,
 };
 use crate::{
@@ -187,6 +188,8 @@ struct Loop {
     waiters: bool,
     /// A job ended in the last turn: the next one looks who waited for that.
     job_ended: bool,
+    /// What the last turn left for the next.
+    handover: Handover,
     /// The time of the last turn, by the database and by this machine.
     clock: Option<(Timestamp, Instant)>,
     /// The clock of the database went back, or may have before this scheduler started.
@@ -220,6 +223,7 @@ impl Loop {
                 backoff: courier.backoff(),
                 clustered,
                 public_url,
+                followed: None,
             }),
             sessions: Sessions::default(),
             pulse,
@@ -241,6 +245,7 @@ impl Loop {
             fire_at: None,
             waiters: false,
             job_ended: false,
+            handover: Handover::default(),
             clock: None,
             clock_set_back: true,
             drained: false,
@@ -435,6 +440,7 @@ impl Loop {
             sweep,
             fire,
             job_ended: std::mem::take(&mut self.job_ended),
+            handover: std::mem::take(&mut self.handover),
             clock_set_back: fire && std::mem::take(&mut self.clock_set_back),
             ..Input::default()
         };
@@ -486,6 +492,7 @@ impl Loop {
         let things = input.orders.len() + input.hellos.len() + input.facts.len();
         self.due = true;
         self.job_ended |= input.job_ended;
+        self.handover = input.handover.clone();
         self.fire_at = if input.fire { Some(now) } else { self.fire_at };
         self.clock_set_back |= input.clock_set_back;
         if input.look.is_some() {
@@ -700,10 +707,12 @@ impl Loop {
         if output.more_ahead {
             (self.clock_set_back, self.look_at) = (true, now);
         }
-        if output.job_ended && self.waiters {
+        if output.followed || (output.job_ended && self.waiters) {
             self.job_ended = true;
             self.due = true;
         }
+        self.due |= !output.handover.is_empty();
+        self.handover = output.handover;
         if output.more {
             self.look_at = now;
         }

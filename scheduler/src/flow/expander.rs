@@ -75,7 +75,9 @@ pub(super) async fn pass(tx: &Tx, work: &mut Work) -> Result<(Vec<Uuid>, bool), 
         }
         row.state = row.state.after(job::Event::Expanded).expect("a created job can be expanded");
         row.started_at = Some(now);
-        row.deadline_at = plan.config.timeout.map(|timeout| now + timeout);
+        // A job that a task stands for may have less time than its definition gives it.
+        let own = plan.config.timeout.map(|timeout| now + timeout);
+        row.deadline_at = row.deadline_at.into_iter().chain(own).min();
         // A disabled task is skipped at once, whatever its gate.
         let open: Vec<(Uuid, u32)> = (0..to)
             .filter(|&node| {

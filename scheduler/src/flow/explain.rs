@@ -3,6 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use uuid::Uuid;
+
 use super::data::view;
 use crate::{
     domain::{
@@ -54,6 +56,7 @@ pub async fn explain_task(
     task: &Task,
 ) -> Result<Explanation, store::Error> {
     let config = &definition.tasks[task.node as usize];
+    let child_id = task.child.as_ref().map(|child| short(child.id)).unwrap_or_default();
     let short = short_id(job);
     let nodes: HashMap<&str, u32> =
         definition.tasks.iter().zip(0..).map(|(task, node)| (task.name.as_str(), node)).collect();
@@ -95,6 +98,13 @@ pub async fn explain_task(
         parents: parents(store, job, definition, config, &nodes).await?,
         owed: if task.state == TaskState::Callback { owed(store, task).await? } else { Vec::new() },
         condition: None,
+        child: task.child.as_ref().map(|child| explain::Child {
+            id: &child_id,
+            name: &child.name,
+            state: child.state,
+            tasks_ended: child.tasks_ended,
+            tasks_total: child.tasks_total,
+        }),
         shards: shards(store, job, config, task).await?,
         queue,
         runners,
@@ -182,7 +192,7 @@ fn short_id(job: &Job) -> String {
     short(job.id)
 }
 
-fn short(id: uuid::Uuid) -> String {
+fn short(id: Uuid) -> String {
     id.simple().to_string().split_off(24)
 }
 

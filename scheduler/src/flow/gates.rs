@@ -5,9 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
 
 use super::{
+    batch::Context,
     data::Data,
     plan::Plan,
     shards::{self, Piece},
+    sub_jobs,
     work::Work,
 };
 use crate::{
@@ -28,19 +30,22 @@ const WAVES_APART: u32 = 3;
 pub(super) const GROUP_OUTPUT_BYTES_MAX: usize = 1024 * 1024;
 
 /// Lets every end have its consequences, until nothing more ends. `opening` are tasks whose gates are open from the
-/// start.
+/// start. Returns whether some tasks that stand for a job are left to be given it.
 pub(super) async fn settle(
     tx: &Tx,
+    context: &mut Context,
     work: &mut Work,
     data: &mut Data,
     mut opening: Vec<Uuid>,
-) -> Result<(), store::Error> {
+) -> Result<bool, store::Error> {
     opening.extend(work.take_opening());
     let mut waves = 0;
+    let mut more = false;
     loop {
         work.let_go(tx).await?;
         open(tx, work, data, &opening).await?;
         opening.clear();
+        more |= sub_jobs::make(tx, context, work, data).await?;
         let wave = work.take_ended();
         if wave.is_empty() {
             break;
@@ -79,7 +84,7 @@ pub(super) async fn settle(
         }
     }
     work.end_jobs();
-    Ok(())
+    Ok(more)
 }
 
 /// Takes in hand whom the ends concern: groups of shards, children of tasks.

@@ -30,11 +30,13 @@ pub mod request;
 mod schedules;
 mod sessions;
 mod shards;
+mod sub_jobs;
 mod switch;
 #[cfg(test)]
 mod tests;
 mod trigger;
 mod turn;
+mod uses;
 mod work;
 
 pub use changes::Subscription as Changes;

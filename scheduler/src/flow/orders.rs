@@ -17,7 +17,7 @@ use super::{
     plan::Plan,
     repair,
     request::{Applied, Apply, Caller, Change, Delete, Error, Run, Terminate},
-    schedules, switch,
+    schedules, switch, uses,
     work::Work,
 };
 use crate::{
@@ -161,11 +161,11 @@ async fn carry_out(
         Order::Complete(order) => OrderAnswer::Done(completions::complete(tx, work, order).await?),
         // A repair counts the whole graph anew: what ended in this turn has to have had its consequences.
         Order::Rerun(order) => {
-            gates::settle(tx, work, data, Vec::new()).await?;
+            gates::settle(tx, context, work, data, Vec::new()).await?;
             OrderAnswer::Repaired(repair::rerun(tx, work, order).await?)
         }
         Order::Mark(order) => {
-            gates::settle(tx, work, data, Vec::new()).await?;
+            gates::settle(tx, context, work, data, Vec::new()).await?;
             OrderAnswer::Repaired(repair::mark(tx, work, order).await?)
         }
         Order::Delete(order) => OrderAnswer::Count(delete(tx, work.now, order, configs).await?),
@@ -198,7 +198,7 @@ async fn apply(
     configs: &mut Configs,
 ) -> Result<Result<Vec<Applied>, Error>, store::Error> {
     let mut applied = Vec::with_capacity(order.configs.len());
-    let (mut changes, mut wrong) = (Vec::with_capacity(order.configs.len()), Vec::new());
+    let (mut changes, mut wrong) = (Vec::with_capacity(order.configs.len()), uses::check(tx, order).await?);
     for (definition, _) in &order.configs {
         let config = configs.get(&(definition.namespace.clone(), definition.name.clone()));
         match schedules::prepare(tx, config, definition, now).await? {
@@ -235,6 +235,7 @@ async fn apply(
                 .flat_map(|parent| graph.children(parent).iter().map(move |child| (parent, *child)))
                 .collect();
             store::config::insert_version(tx, config.id, config.version, definition, source, &edges, now).await?;
+            uses::write(tx, config.id, definition).await?;
         }
         schedules::write(tx, config.id, schedules).await?;
         let jobs_on_earlier_versions = store::config::live_jobs_before(tx, config.id, config.version).await?;
@@ -359,8 +360,12 @@ async fn delete(
     if configs.get(&name).is_none_or(|config| config.version == 0) {
         return Ok(Err(missing("job config", &order.name)));
     }
+    if let Some(refusal) = uses::in_the_way(tx, order).await? {
+        return Ok(Err(refusal));
+    }
     let config = configs.remove(&name).expect("it was just seen");
     store::config::delete(tx, config.id, now).await?;
+    store::uses::put(tx, config.id, &order.namespace, &[]).await?;
     store::schedule::remove_of(tx, config.id).await?;
     Ok(Ok(store::config::live_jobs_before(tx, config.id, u32::MAX >> 1).await?))
 }

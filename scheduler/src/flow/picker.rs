@@ -60,7 +60,9 @@ pub(super) async fn pass(
     let mut sessions = input.idle.clone();
     free(&mut sessions, input, output);
     sessions.retain(|session| session.offer.idle > 0);
-    let names = next_classes(tx, &mut context.memory.cursor).await?;
+    let mut names = next_classes(tx, &mut context.memory.cursor).await?;
+    // What stands for a job waits for its next attempt, and for no slot.
+    names.retain(|name| name != placement::SUB_JOB);
     if sessions.is_empty() || names.is_empty() {
         return Ok(!names.is_empty());
     }

@@ -11,9 +11,9 @@ use uuid::Uuid;
 use crate::{
     domain::{
         callback::Event,
-        definition::{JobConfig, OnFailure, Target, TaskConfig, TriggerRule},
+        definition::{JobConfig, OnFailure, SubJob, Target, TaskConfig, TriggerRule},
         graph::Graph,
-        placement::Class,
+        placement::{self, Class},
         schedule::Zone,
         task::RetryPolicy,
         template,
@@ -63,6 +63,10 @@ impl Plan {
         let classes = tasks
             .iter()
             .map(|task| {
+                if matches!(task.target, Target::Job(_)) {
+                    // Whatever the defaults ask of a runner: it needs none.
+                    return (Class::of(task.target.capability()), placement::SUB_JOB.to_owned());
+                }
                 let (capability, namespace) = (task.target.capability(), &row.definition.namespace);
                 let class = task.placement.class(capability, &task.match_labels, namespace, task.concurrency.as_ref());
                 let text = class.to_string();
@@ -160,6 +164,14 @@ impl Plan {
         Class { pin: Some(runner.to_owned()), ..self.classes[node as usize].0.clone() }
     }
 
+    /// The job that a node stands for, if it does.
+    pub(super) fn sub_job(&self, node: u32) -> Option<&SubJob> {
+        match &self.task(node).target {
+            Target::Job(job) => Some(job),
+            _ => None,
+        }
+    }
+
     /// The nodes that what a task runs names in its templates; `None` when it has no templates.
     pub(super) fn named(&self, node: u32) -> Option<&[u32]> {
         self.named[node as usize].as_deref()
@@ -176,6 +188,7 @@ fn named(task: &TaskConfig, nodes: &HashMap<String, u32>) -> Option<Vec<u32>> {
     let texts: Vec<&String> = match &task.target {
         Target::Command(argv) => argv.iter().collect(),
         Target::Shell(_) => Vec::new(),
+        Target::Job(job) => job.params.values().collect(),
         Target::Http(http) => http.texts().map(|(_, text)| text).collect(),
     };
     let texts = texts.into_iter().chain(task.env.values()).chain([&task.placement.routing_key]);

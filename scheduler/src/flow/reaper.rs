@@ -165,14 +165,20 @@ pub(super) async fn pass(
 ) -> Result<(), store::Error> {
     let late: Vec<Uuid> = work
         .jobs()
-        .filter(|job| job.row.state == JobState::Running && job.row.deadline_at.is_some_and(|at| at <= work.now))
+        .filter(|job| matches!(job.row.state, JobState::Created | JobState::Running))
+        .filter(|job| job.row.deadline_at.is_some_and(|at| at <= work.now))
         .map(|job| job.row.id)
         .collect();
     for job in late {
+        let timeout = work.plan(job).config.timeout;
         let row = work.job_mut(job).expect("the job is in hand");
         row.timed_out = true;
-        let timeout = row.deadline_at.unwrap_or_default().since(row.started_at.unwrap_or_default());
-        ending::terminate_job(tx, work, job, &format!("timed out after {timeout:?}"), None).await?;
+        let own = row.started_at.zip(timeout).map(|(start, timeout)| start + timeout);
+        let reason = match timeout {
+            Some(timeout) if own == row.deadline_at => format!("timed out after {timeout:?}"),
+            _ => "the time of the task that it stands for is over".to_owned(),
+        };
+        ending::terminate_job(tx, work, job, &reason, None).await?;
     }
     // The turn may have waited for long: for a lock, for a database that stood still, or frozen as a whole. Then it is
     // our own absence that the rows show.

@@ -164,6 +164,8 @@ pub struct Delete {
     pub namespace: String,
     /// The config's name.
     pub name: String,
+    /// Although others name it.
+    pub force: bool,
 }
 
 /// Asks to complete a task that waits for its callback.

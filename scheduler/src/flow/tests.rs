@@ -1,5 +1,6 @@
 //! The engine with a runner played by the test, on each database.
 
+mod after_jobs;
 mod backfills;
 mod callbacks;
 mod clocks;
@@ -14,6 +15,7 @@ mod placement;
 mod races;
 mod repair;
 mod schedules;
+mod sub_jobs;
 mod switches;
 
 use std::{collections::BTreeMap, time::Duration};

@@ -4,6 +4,8 @@
 //! schedulers, and through a crash at any moment, one fire makes one job. A schedule that cannot be understood is laid
 //! aside with its reason and holds up no other.
 
+mod after_jobs;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -13,6 +15,7 @@ use std::{
 use tracing::{error, info, warn};
 use uuid::Uuid;
 
+use self::after_jobs::Round;
 use super::{
     birth::{self, Cause, Kin},
     calendars::Calendars,
@@ -53,6 +56,7 @@ const CLOCK_TOLERANCE: Duration = Duration::from_secs(2);
 pub(super) struct Claims {
     schedules: Vec<Ready>,
     held: Vec<Config>,
+    rounds: Vec<Round>,
     calendars: Calendars,
     changed: Vec<(String, String, i64)>,
     /// There may be more of them.
@@ -102,6 +106,7 @@ pub(super) async fn claim(
         claimed.extend(store::schedule::claim_released(tx, SCHEDULES_MAX).await?);
         claims.held = store::schedule::claim_held(tx, HELD_MAX).await?;
         claims.held.retain(|config| !except.contains(&config.id));
+        claims.rounds = after_jobs::claim(tx, plans, except).await?;
     }
     if search.calendars {
         claims.changed = store::calendar::pending(tx, CALENDARS_MAX).await?;
@@ -161,17 +166,19 @@ pub(super) async fn jobs_of(tx: &Tx, claims: &Claims) -> Result<Vec<Uuid>, store
         .iter()
         .filter(|ready| ready.plan.as_ref().is_ok_and(|plan| matches!(plan.config.overlap(), Overlap::Replace)));
     configs.extend(replacing.map(|ready| ready.config.id));
+    configs.extend(claims.rounds.iter().filter_map(Round::replacing));
     store::schedule::live_jobs(tx, &configs).await
 }
 
 /// Decides what was claimed.
 pub(super) async fn pass(tx: &Tx, work: &mut Work, claims: Claims) -> Result<(), store::Error> {
-    let Claims { schedules, held, calendars, changed, .. } = claims;
-    if schedules.is_empty() && held.is_empty() && changed.is_empty() {
+    let Claims { schedules, held, rounds, calendars, changed, .. } = claims;
+    if schedules.is_empty() && held.is_empty() && rounds.is_empty() && changed.is_empty() {
         return Ok(());
     }
     let mut configs: BTreeSet<Uuid> = held.iter().map(|config| config.id).collect();
     configs.extend(schedules.iter().map(|ready| ready.config.id));
+    configs.extend(rounds.iter().map(Round::config));
     let configs: Vec<Uuid> = configs.into_iter().collect();
     let mut live = store::schedule::live(tx, &configs).await?;
     for job in work.newborn().filter(|job| job.row.backfill_id.is_none()) {
@@ -181,10 +188,13 @@ pub(super) async fn pass(tx: &Tx, work: &mut Work, claims: Claims) -> Result<(),
         begin_next(work, config.id, live.entry(config.id).or_default());
     }
 
+    let mut missed = Vec::new();
+    after_jobs::pass(tx, work, rounds, &mut live, &mut missed).await?;
+
     let now = work.now;
     let mut rows: Vec<ScheduleRow> = Vec::with_capacity(schedules.len());
     let mut decided = Vec::with_capacity(schedules.len());
-    let (mut anew, mut uses, mut missed) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut anew, mut uses) = (Vec::new(), Vec::new());
     for ready in schedules {
         let mut row = ready.row.clone();
         match ready.decide(&mut row, &calendars, now) {

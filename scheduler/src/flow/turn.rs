@@ -21,7 +21,7 @@ use super::{
     order::Order,
     orders, picker,
     plan::Plans,
-    reaper, trigger,
+    reaper, sub_jobs, trigger, uses,
     work::Work,
 };
 use crate::{domain::task::TaskState, store};
@@ -40,6 +40,7 @@ pub(super) async fn within(limit: Duration, context: &mut Context, input: &Input
     };
     if outcome.is_err() {
         context.plans = Plans::default();
+        context.followed = None;
     }
     outcome
 }
@@ -50,6 +51,9 @@ async fn run(context: &mut Context, input: &Input) -> Result<Output, store::Erro
     let mut output = Output::default();
 
     let claims = orders::claim(&tx, &input.orders).await?;
+    if input.orders.iter().any(uses::concerned) {
+        store::uses::lock(&tx).await?;
+    }
     let mut configs = orders::lock_configs(&tx, &input.orders, &claims).await?;
     let mut fires = trigger::Claims::default();
     let mut places = admission::Claims::default();
@@ -90,6 +94,10 @@ async fn run(context: &mut Context, input: &Input) -> Result<Output, store::Erro
     wanted.extend(dispatcher::jobs_of(&tx, input, &silent).await?);
     wanted.extend(callbacker::jobs_of(input));
     wanted.extend(trigger::jobs_of(&tx, &fires).await?);
+    wanted.extend(&input.handover.newborn);
+    let families = sub_jobs::claim(&tx, &input.handover, input.look.is_some()).await?;
+    output.more |= families.more;
+    wanted.extend(sub_jobs::jobs_of(&tx, &families).await?);
     wanted.extend(places.jobs());
     wanted.extend(stranded.jobs());
     let mut alarms = Vec::new();
@@ -108,7 +116,7 @@ async fn run(context: &mut Context, input: &Input) -> Result<Output, store::Erro
     let wanted: Vec<Uuid> = wanted.into_iter().collect();
     let rows = store::job::lock(&tx, &wanted).await?;
 
-    let now = store::scheduler::now(&tx).await?;
+    let (now, followed) = store::scheduler::moment(&tx).await?;
     output.now = now;
     output.read_at = Some(Instant::now());
     let mut work = Work::new(now);
@@ -133,13 +141,21 @@ async fn run(context: &mut Context, input: &Input) -> Result<Output, store::Erro
     reaper::overdue(&tx, &mut work, &alarms).await?;
     reaper::pass(&tx, context, &mut work, input.sweep, &silent, &stranded, &runners, &mut output).await?;
     callbacker::pass(&tx, context, &mut work, input).await?;
+    sub_jobs::pass(&tx, context, &mut work, &families).await?;
     let (opening, more) = expander::pass(&tx, &mut work).await?;
     output.more |= more;
-    gates::settle(&tx, &mut work, &mut data, opening).await?;
+    output.more |= gates::settle(&tx, context, &mut work, &mut data, opening).await?;
+    output.handover = work.handover();
     output.waits = work.newborn().any(|job| job.row.waiting);
     // Who was born outside the lock of its config asks for a place in the next turn.
     output.job_ended = work.ended_a_job() || work.held_jobs(true).any(|job| !locked.contains(&job.job_config_id));
     output.changed = work.write(&tx).await?;
+    if !work.finished().is_empty() && followed.or(context.followed) != Some(false) {
+        output.followed = store::after_jobs::note(&tx, work.finished()).await? > 0;
+    }
+    if !context.clustered && (reschedules || context.followed.is_none()) {
+        context.followed = Some(store::after_jobs::any(&tx).await?);
+    }
     if input.callbacks_room > 0 && (input.callbacks_due || work.has_told()) {
         callbacker::claim(&tx, context, now, input.callbacks_room, &mut output).await?;
     }

@@ -11,18 +11,22 @@ use std::{
 use uuid::Uuid;
 
 use self::outbox::Outbox;
-use super::{parked, plan::Plan};
+use super::{parked, plan::Plan, sub_jobs::Handover};
 use crate::{
     domain::{
         gate::{Parents, SkipCause},
         job::{self, JobState},
+        origin::Trigger,
+        placement,
         repair::Hand,
         task::{Counters, Event, Kind, TaskState},
         time::Timestamp,
     },
     store::{
         self, Tx,
+        after_jobs::{Finished, Source},
         job::JobRow,
+        sub_job::Place,
         task::{AttemptRow, Changed, TaskRow},
     },
 };
@@ -61,6 +65,9 @@ pub(super) struct Work {
     tasks: HashMap<Uuid, TaskWork>,
     nodes: HashMap<(Uuid, u32), Uuid>,
     ended: Vec<Uuid>,
+    childless: Vec<Uuid>,
+    finished: Vec<Finished>,
+    sources: Vec<(Uuid, Uuid, Vec<Source>)>,
     opening: Vec<Uuid>,
     /// Groups that a person reopened in this turn.
     reopened: BTreeSet<Uuid>,
@@ -76,6 +83,9 @@ impl Work {
             tasks: HashMap::new(),
             nodes: HashMap::new(),
             ended: Vec::new(),
+            childless: Vec::new(),
+            finished: Vec::new(),
+            sources: Vec::new(),
             opening: Vec::new(),
             reopened: BTreeSet::new(),
             attempts: Vec::new(),
@@ -273,6 +283,8 @@ impl Work {
             row.ended_at = Some(now);
             row.session_id = None;
             self.ended.push(id);
+        } else if state == TaskState::Queued && row.class == placement::SUB_JOB {
+            self.childless.push(id);
         }
     }
 
@@ -293,6 +305,51 @@ impl Work {
             gone: std::mem::replace(&mut row.gone, true),
         };
         self.attempts.push(attempt);
+    }
+
+    /// The jobs that FINISHED in this turn.
+    pub(super) fn finished(&self) -> &[Finished] {
+        &self.finished
+    }
+
+    /// Keeps after which jobs a job of a config was made.
+    pub(super) fn made_after(&mut self, job: Uuid, config: Uuid, sources: Vec<Source>) {
+        self.sources.push((job, config, sources));
+    }
+
+    /// Has a task be given a child in this turn.
+    pub(super) fn ask_for_child(&mut self, id: Uuid) {
+        self.childless.push(id);
+    }
+
+    /// The tasks that stand for a job and were QUEUED since this was asked last.
+    pub(super) fn take_childless(&mut self) -> Vec<Uuid> {
+        let mut childless = std::mem::take(&mut self.childless);
+        childless.sort_unstable();
+        childless.dedup();
+        childless
+    }
+
+    /// How many jobs that tasks stand for were born in this turn.
+    pub(super) fn born_of_tasks(&self) -> usize {
+        self.newborn().filter(|job| job.row.trigger == Trigger::SubJob).count()
+    }
+
+    /// What this turn leaves for the next: jobs that were born for tasks, tasks whose child ended, and tasks whose child is
+    /// to be ended.
+    pub(super) fn handover(&self) -> Handover {
+        let of_tasks = self.newborn().filter(|job| job.row.trigger == Trigger::SubJob);
+        let newborn = of_tasks.map(|job| job.row.id).collect();
+        let ended = self.jobs.values().filter(|job| job.touched && job.row.state.is_terminal());
+        let ended = ended.filter_map(|job| {
+            let parent = job.row.parent?;
+            parent.task.map(|(task, _)| Place { job: parent.job, task })
+        });
+        let ending = self.tasks.values().filter(|task| {
+            task.touched && task.row.state == TaskState::Terminating && task.row.class == placement::SUB_JOB
+        });
+        let ending = ending.map(|task| Place { job: task.row.job_id, task: task.row.id });
+        Handover { newborn, places: ended.chain(ending).collect() }
     }
 
     /// What ended since this was asked last.
@@ -318,6 +375,10 @@ impl Work {
             }
             row.state = next;
             row.ended_at = Some(now);
+            if next == JobState::Finished {
+                let (job, namespace, name) = (row.id, row.namespace.clone(), row.name.clone());
+                self.finished.push(Finished { job, namespace, name, ended_at: now });
+            }
             job.touched = true;
         }
     }
@@ -342,6 +403,9 @@ impl Work {
         let new_jobs: Vec<&JobRow> = self.jobs.values().filter(|job| job.is_new).map(|job| &job.row).collect();
         for slice in new_jobs.chunks(ROWS_MAX) {
             store::job::insert(tx, slice).await?;
+        }
+        for (job, config, sources) in &self.sources {
+            store::after_jobs::record(tx, *job, *config, sources).await?;
         }
         let mut new_tasks: Vec<&TaskRow> =
             self.tasks.values().filter(|task| task.seen.is_none()).map(|task| &task.row).collect();

@@ -15,7 +15,9 @@ use baton::v1;
 use super::status::Violation;
 use crate::{
     domain::{
-        definition::{JobConfig, OnFailure, Retry, Shards, Split, Target, TaskConfig, TaskDefaults, TriggerRule},
+        definition::{
+            JobConfig, OnFailure, Retry, Shards, Split, SubJob, Target, TaskConfig, TaskDefaults, TriggerRule,
+        },
         explain::{Check, Explanation, Standing},
         gate::SkipCause,
         job::JobState,
@@ -124,6 +126,7 @@ fn read_states<T: Copy>(
 
 pub(crate) fn job(job: read::Job) -> v1::Job {
     let parent_task = job.parent.and_then(|parent| parent.task);
+    let after = job.led.after.into_iter();
     v1::Job {
         id: job.id.to_string(),
         namespace: job.namespace,
@@ -150,8 +153,17 @@ pub(crate) fn job(job: read::Job) -> v1::Job {
         parent_job_id: job.parent.map(|parent| parent.job.to_string()).unwrap_or_default(),
         parent_task_id: parent_task.map(|(task, _)| task.to_string()).unwrap_or_default(),
         parent_attempt: parent_task.map_or(0, |(_, attempt)| attempt),
+        parent_job_name: job.led.parent_name,
+        parent_task_name: job.led.parent_task,
+        parent_shard_index: job.led.parent_shard,
+        after: after.map(|source| v1::SourceJob { job_id: source.id.to_string(), name: source.name }).collect(),
         runner_id: job.pin.unwrap_or_default(),
     }
+}
+
+/// The kinds of triggers that a filter names.
+pub(crate) fn read_triggers(field: &str, triggers: &[i32]) -> Result<Vec<Trigger>, Vec<Violation>> {
+    read_states(field, triggers, &Trigger::ALL, |one| trigger(one).into())
 }
 
 fn trigger(trigger: Trigger) -> v1::TriggerKind {
@@ -177,6 +189,7 @@ pub(crate) fn task(task: read::Task) -> v1::Task {
         Some(SkipCause::UpstreamFailed) => v1::SkipCause::UpstreamFailed,
     };
     let shard_states = task.shard_states.into_iter();
+    let child = task.child;
     v1::Task {
         id: task.id.to_string(),
         job_id: task.job_id.to_string(),
@@ -211,6 +224,9 @@ pub(crate) fn task(task: read::Task) -> v1::Task {
         attempts: Vec::new(),
         stdout_bytes: task.stdout_bytes,
         stderr_bytes: task.stderr_bytes,
+        child_job_id: child.as_ref().map(|child| child.id.to_string()).unwrap_or_default(),
+        child_job_state: child.as_ref().map_or(v1::JobState::Unspecified, |child| job_state(child.state)).into(),
+        child_job_name: child.map(|child| child.name).unwrap_or_default(),
     }
 }
 
@@ -336,6 +352,7 @@ pub(crate) fn job_config(config: &JobConfig) -> v1::JobConfig {
         overlap: schedules::overlap(config.overlap).into(),
         queue_limit: config.queue_limit.unwrap_or_default(),
         start_deadline: config.start_deadline.map(duration),
+        after_jobs: config.after_jobs.clone(),
         max_active_jobs: config.max_active_jobs.unwrap_or_default(),
         callbacks: config.callbacks.iter().map(callbacks::callback).collect(),
     }
@@ -345,6 +362,9 @@ pub(crate) fn task_config(task: &TaskConfig) -> v1::TaskConfig {
     let target = match &task.target {
         Target::Command(argv) => v1::task_config::Target::Command(v1::CommandTarget { argv: argv.clone() }),
         Target::Shell(script) => v1::task_config::Target::Shell(script.clone()),
+        Target::Job(job) => {
+            v1::task_config::Target::Job(v1::JobTarget { name: job.name.clone(), params: unsorted(&job.params) })
+        }
         Target::Http(target) => v1::task_config::Target::Http(http::target(target)),
     };
     v1::TaskConfig {
@@ -450,6 +470,7 @@ pub(crate) fn read_job_config(field: &str, config: v1::JobConfig) -> Result<JobC
         overlap,
         queue_limit: Some(config.queue_limit).filter(|limit| *limit > 0),
         start_deadline: reader.duration(format!("{field}.start_deadline"), config.start_deadline),
+        after_jobs: config.after_jobs,
         max_active_jobs: Some(config.max_active_jobs).filter(|limit| *limit > 0),
         callbacks,
     };
@@ -467,9 +488,12 @@ impl Reader {
         let target = match task.target {
             Some(v1::task_config::Target::Command(command)) => Target::Command(command.argv),
             Some(v1::task_config::Target::Shell(script)) => Target::Shell(script),
+            Some(v1::task_config::Target::Job(job)) => {
+                Target::Job(SubJob { name: job.name, params: sorted(job.params) })
+            }
             Some(v1::task_config::Target::Http(target)) => Target::Http(Box::new(self.http(field, target))),
             None => {
-                self.refuse(field, "says nothing to run: one of command, shell, http must be set");
+                self.refuse(field, "says nothing to run: one of command, shell, http, job must be set");
                 Target::default()
             }
         };
@@ -646,6 +670,11 @@ mod tests {
             callbacks: full_callbacks(),
         });
         tasks.push(TaskConfig { name: "ask".to_owned(), target: full_http(), ..TaskConfig::default() });
+        tasks.push(TaskConfig {
+            name: "sub".to_owned(),
+            target: Target::Job(SubJob { name: "other".to_owned(), params: labels.clone() }),
+            ..TaskConfig::default()
+        });
         JobConfig {
             namespace: "data".to_owned(),
             name: "etl".to_owned(),
@@ -671,6 +700,7 @@ mod tests {
             overlap: Some(Overlap::Queue),
             queue_limit: Some(3),
             start_deadline: Some(Duration::from_secs(90)),
+            after_jobs: vec!["before".to_owned()],
             max_active_jobs: Some(4),
             callbacks: full_callbacks(),
         }

@@ -23,6 +23,7 @@ pub(crate) mod server;
 mod status;
 #[cfg(test)]
 mod tests;
+mod uses;
 mod watch;
 
 pub(crate) use api::{Api, STREAMS_MAX};

@@ -97,8 +97,12 @@ pub async fn to_expand(tx: &Tx, limit: u32) -> Result<Vec<Uuid>, Error> {
 
 /// Jobs whose time is over.
 pub async fn past_deadline(tx: &Tx, now: Timestamp, limit: u32) -> Result<Vec<Uuid>, Error> {
-    let text = "SELECT id FROM job WHERE deadline_at IS NOT NULL AND state = 'RUNNING' AND deadline_at <= :now
-                ORDER BY deadline_at LIMIT :limit";
+    // One that has not begun has a deadline only where a task set it.
+    let text = "SELECT id FROM (
+                    SELECT id FROM job WHERE deadline_at IS NOT NULL AND state = 'RUNNING' AND deadline_at <= :now
+                    UNION ALL
+                    SELECT id FROM job WHERE state = 'CREATED' AND NOT waiting AND deadline_at <= :now
+                ) AS late LIMIT :limit";
     let params = [("now", now.0.into()), ("limit", i64::from(limit).into())];
     let rows = tx.query(sql::statement(tx.backend(), text, &params)).await?;
     rows.iter().map(|row| row.column("id")).collect()

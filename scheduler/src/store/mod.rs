@@ -1,5 +1,6 @@
 //! What is written. Each question and each transition has a named function; rows turn into domain values at the door.
 
+pub mod after_jobs;
 pub mod alarm;
 pub mod audit;
 pub mod backfill;
@@ -29,9 +30,11 @@ pub mod scheduler;
 #[cfg(test)]
 mod schema_page;
 pub(crate) mod sql;
+pub mod sub_job;
 pub mod task;
 #[cfg(test)]
 pub(crate) mod testing;
+pub mod uses;
 mod wake;
 
 use std::{

@@ -12,6 +12,7 @@ use super::{
 use crate::domain::{
     gate::{Parents, SkipCause},
     heartbeat::TaskRef,
+    placement,
     task::{Counters, Kind, TaskState},
     time::Timestamp,
 };
@@ -368,6 +369,8 @@ pub async fn insert(tx: &Tx, tasks: &[&TaskRow]) -> Result<(), Error> {
         text("state"),
         text("reason"),
         text("skip_cause").nullable(),
+        int("attempt"),
+        bigint("lease"),
         int("priority"),
         text("class"),
         text("output"),
@@ -397,6 +400,8 @@ pub async fn insert(tx: &Tx, tasks: &[&TaskRow]) -> Result<(), Error> {
             task.state.word().into(),
             task.reason.as_str().into(),
             task.skip_cause.map(SkipCause::word).into(),
+            task.counters.attempt.cast_signed().into(),
+            task.counters.lease.cast_signed().into(),
             task.priority.into(),
             task.class.as_str().into(),
             task.output.as_str().into(),
@@ -414,12 +419,13 @@ pub async fn insert(tx: &Tx, tasks: &[&TaskRow]) -> Result<(), Error> {
         ]);
     }
     let text = "WITH {input} INSERT INTO task (id, job_id, task_config_id, node, kind, group_id, shard_index,
-                    shard_count, shard_item, state, reason, skip_cause, priority, class, output, parents_total,
-                    parents_succeeded, parents_failed, parents_skipped, shards_succeeded, shards_ended, created_at,
-                    queued_at, started_at, ended_at, seq)
+                    shard_count, shard_item, state, reason, skip_cause, attempt, lease, priority, class, output,
+                    parents_total, parents_succeeded, parents_failed, parents_skipped, shards_succeeded, shards_ended,
+                    created_at, queued_at, started_at, ended_at, seq)
                 SELECT id, job_id, task_config_id, node, kind, group_id, shard_index, shard_count, shard_item, state,
-                    reason, skip_cause, priority, class, output, parents_total, parents_succeeded, parents_failed,
-                    parents_skipped, shards_succeeded, shards_ended, created_at, queued_at, started_at, ended_at, seq
+                    reason, skip_cause, attempt, lease, priority, class, output, parents_total, parents_succeeded,
+                    parents_failed, parents_skipped, shards_succeeded, shards_ended, created_at, queued_at, started_at,
+                    ended_at, seq
                 FROM input";
     tx.execute(input.statement(tx.backend(), text, &[])).await?;
     Ok(())
@@ -477,7 +483,7 @@ pub async fn update(tx: &Tx, tasks: &[Changed<'_>]) -> Result<u64, Error> {
             row.counters.attempt.cast_signed().into(),
             row.counters.lease.cast_signed().into(),
             row.counters.not_before.0.into(),
-            row.runner_id.as_deref().into(),
+            runner_id(row).into(),
             row.slot.map(u32::cast_signed).into(),
             row.session_id.into(),
             row.counters.deaths.cast_signed().into(),
@@ -517,6 +523,13 @@ pub async fn update(tx: &Tx, tasks: &[Changed<'_>]) -> Result<u64, Error> {
                 FROM input
                 WHERE task.id = input.id AND task.state = input.seen_state AND task.lease = input.seen_lease";
     tx.execute(input.statement(tx.backend(), text, &[])).await
+}
+
+/// The runner of a task, as it is written: what stands for a job has none, and is written with an empty name while it is
+/// being ended, where the schema wants one.
+fn runner_id(row: &TaskRow) -> Option<&str> {
+    let none = (row.state == TaskState::Terminating && row.class == placement::SUB_JOB).then_some("");
+    row.runner_id.as_deref().or(none)
 }
 
 /// Records that queued tasks, locked by this transaction, were given out: the one write of the picker.
@@ -635,7 +648,7 @@ fn read(row: &QueryResult) -> Result<TaskRow, Error> {
         },
         priority: row.column("priority")?,
         class: row.column("class")?,
-        runner_id: row.column("runner_id")?,
+        runner_id: row.column::<Option<String>>("runner_id")?.filter(|id| !id.is_empty()),
         slot: row.maybe_number("slot")?,
         session_id: row.column("session_id")?,
         attempts_before: row.number("attempts_before")?,

@@ -89,6 +89,7 @@ fn head(config: &JobConfig) -> Vec<Field> {
         overlap,
         queue_limit,
         start_deadline,
+        after_jobs,
         max_active_jobs,
         callbacks,
     } = config;
@@ -129,6 +130,9 @@ fn head(config: &JobConfig) -> Vec<Field> {
     fields.extend(overlap.map(|policy| field("overlap", policy.name().to_owned())));
     fields.extend(queue_limit.map(|limit| field("queue_limit", limit.to_string())));
     fields.extend(start_deadline.map(|deadline| field("start_deadline", span::format(deadline))));
+    if !after_jobs.is_empty() {
+        fields.push(field("after_jobs", after_jobs.join(", ")));
+    }
     fields.extend(max_active_jobs.map(|limit| field("max_active_jobs", limit.to_string())));
     self::callbacks(&mut fields, callbacks);
     fields
@@ -214,6 +218,11 @@ fn fields(task: &TaskConfig) -> Vec<Field> {
         Target::Command(argv) => vec![field("command", list(argv))],
         Target::Shell(script) => vec![field("shell", script.clone())],
         Target::Http(target) => http(target),
+        Target::Job(job) => {
+            let mut fields = vec![field("job.name", job.name.clone())];
+            pairs(&mut fields, "job.params", &job.params);
+            fields
+        }
     };
     pairs(&mut fields, "env", env);
     text(&mut fields, "working_dir", working_dir);
@@ -279,6 +288,7 @@ fn summary(task: &TaskConfig) -> String {
     match &task.target {
         Target::Command(argv) => cut(&format!("command{needs}: {}", list(argv))),
         Target::Shell(script) => cut(&format!("shell{needs}: {script}")),
+        Target::Job(job) => cut(&format!("job{needs}: {}", job.name)),
         Target::Http(http) => cut(&format!("http{needs}: {}", list(&http.urls))),
     }
 }

@@ -180,6 +180,11 @@ pub(super) const JOB_CONFIG: Object = Object {
             "How long after its fire a job that waited may still start, with `overlap: queue`; unset means for ever.",
         ),
         key(
+            "after_jobs",
+            Shape::Texts,
+            "The names of job configs: a job is made once each of them has finished since the last one was made so.",
+        ),
+        key(
             "max_active_jobs",
             Shape::Integer(*AT_ONCE.start() as i64, *AT_ONCE.end() as i64),
             "How many jobs of this config may run at once, those that a person starts included; unset means any number.",
@@ -187,7 +192,7 @@ pub(super) const JOB_CONFIG: Object = Object {
         key("callbacks", Shape::Objects(&CALLBACK), "What is told to others about its jobs; at most 16."),
     ],
     choice: None,
-    later: &["after_jobs", "enabled", "warn_after", "retention"],
+    later: &["enabled", "warn_after", "retention"],
 };
 
 /// An item of `schedules`.
@@ -282,6 +287,7 @@ pub(super) const TASK_CONFIG: Object = Object {
         ),
         key("shell", Shape::Text, "A script for `/bin/sh -e`; never a template: values reach it through `env`."),
         key("http", Shape::Object(&HTTP), "An HTTP request, made by the runner; takes neither env nor working_dir."),
+        key("job", Shape::Object(&SUB_JOB), "Another job, which the task stands for: it ends as that job ends."),
         key("env", Shape::Pairs, "Environment variables of the task; values are templates."),
         key("working_dir", Shape::Text, "Where the task runs, relative to the runner's --work-dir."),
         key("needs", Shape::Texts, "The names of the tasks this one comes after."),
@@ -327,8 +333,19 @@ pub(super) const TASK_CONFIG: Object = Object {
         ),
         key("callbacks", Shape::Objects(&CALLBACK), "What is told to others about this task; at most 16."),
     ],
-    choice: Some((&["command", "shell", "http"], false)),
-    later: &["job", "container", "when_cut_off", "warn_after", "secrets", "artifacts"],
+    choice: Some((&["command", "shell", "http", "job"], false)),
+    later: &["container", "when_cut_off", "warn_after", "secrets", "artifacts"],
+};
+
+/// `job`.
+pub(super) const SUB_JOB: Object = Object {
+    name: "JobTarget",
+    keys: &[
+        key("name", Shape::Name, "The name of its job config, in the same namespace; its newest version is run."),
+        key("params", Shape::Pairs, "Values for its params; each is a template, worked out when the job is made."),
+    ],
+    choice: None,
+    later: &["namespace", "version"],
 };
 
 /// `http`.

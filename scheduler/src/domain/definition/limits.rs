@@ -43,6 +43,8 @@ pub const AT_ONCE: RangeInclusive<u32> = 1..=100_000;
 
 /// Schedules of a job config.
 pub const SCHEDULES_MAX: usize = 100;
+/// Job configs that one comes after.
+pub const AFTER_JOBS_MAX: usize = 100;
 /// Fires of a job config that wait.
 pub const QUEUE_LIMITS: RangeInclusive<u32> = 1..=1_000;
 /// Bytes of a schedule's cron expression or words.

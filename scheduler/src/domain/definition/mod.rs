@@ -66,6 +66,8 @@ pub struct JobConfig {
     pub queue_limit: Option<u32>,
     /// How long after its fire a job that waited may still start; `None` means for ever.
     pub start_deadline: Option<Duration>,
+    /// The job configs after which a job of this one is made, once each of them has finished.
+    pub after_jobs: Vec<String>,
     /// How many of its jobs may run at once; `None` means any number.
     pub max_active_jobs: Option<u32>,
     /// What is told to others about its jobs.
@@ -162,6 +164,18 @@ pub enum Target {
     Shell(String),
     /// An HTTP request.
     Http(Box<Http>),
+    /// Another job, which needs no runner.
+    Job(SubJob),
+}
+
+/// A job that a task stands for.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SubJob {
+    /// The name of its job config, in the same namespace.
+    pub name: String,
+    /// Values for its parameters, each a template.
+    pub params: BTreeMap<String, String>,
 }
 
 impl Default for Target {
@@ -181,6 +195,7 @@ impl Target {
         match self {
             Self::Command(_) => "command",
             Self::Shell(_) => "shell",
+            Self::Job(_) => "job",
             Self::Http(_) => "http",
         }
     }

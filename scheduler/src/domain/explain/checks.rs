@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Facts, Verdict, are, counted, placing, runners, some, spell};
+use super::{Facts, Verdict, are, counted, placing, runners, some, spell, sub_job};
 use crate::domain::{
     gate::{Gate, Outcome, closed_because, counts_as},
     job::JobState,
@@ -12,13 +12,14 @@ use crate::domain::{
 type Check = fn(&Facts<'_>) -> Verdict;
 
 /// Every check, in order.
-pub(super) const WAY: [(&str, Check); 21] = [
+pub(super) const WAY: [(&str, Check); 22] = [
     ("parents", parents),
     ("job", job),
     ("enabled", enabled),
     ("when", when),
     ("max_parallel", max_parallel),
     ("retry delay", retry_delay),
+    ("sub-job", sub_job::check),
     ("queue", queue),
     ("capability", runners::capability),
     ("pin", runners::pin),
@@ -208,7 +209,7 @@ fn dispatch(facts: &Facts<'_>) -> Verdict {
             ];
             Verdict::holds(detail, format!("runner {runner} has not said that it runs"), fixes)
         }
-        _ if task.kind == Kind::Group => Verdict::Foreign,
+        _ if task.kind == Kind::Group || facts.sub_job().is_some() => Verdict::Foreign,
         _ if task.attempt == 0 => Verdict::not_asked("it was never given out"),
         _ => Verdict::passed(format!("attempt {} of {} on {runner}", task.attempt, task.max_attempts)),
     }
@@ -275,8 +276,10 @@ fn work(facts: &Facts<'_>) -> Verdict {
         }
         (TaskState::Failed, _) => {
             let mut fixes = Vec::new();
-            if task.attempt > 0 {
-                fixes.push(format!("baton logs {}", facts.address()));
+            match facts.child {
+                Some(child) => fixes.push(format!("baton explain {}", child.id)),
+                None if task.attempt > 0 => fixes.push(format!("baton logs {}", facts.address())),
+                None => {}
             }
             fixes.push(format!("change tasks[{}] and apply, then baton run {}", facts.node, facts.job.name));
             let tries = match task.attempt {

@@ -9,6 +9,7 @@ mod checks;
 mod job;
 mod placing;
 mod runners;
+mod sub_job;
 mod summary;
 #[cfg(test)]
 mod tests;
@@ -20,7 +21,7 @@ pub use self::{
     runners::{RunnerFacts, SchedulerFacts},
 };
 use super::{
-    definition::{OnFailure, TaskConfig, TriggerRule},
+    definition::{OnFailure, SubJob, Target, TaskConfig, TriggerRule},
     gate::{End, Gate, Parents, SkipCause, counts_as},
     job::JobState,
     placement::{Class, Holders},
@@ -86,6 +87,8 @@ pub struct Facts<'a> {
     pub owed: Vec<Owed>,
     /// What its own condition comes to, when that is of interest.
     pub condition: Option<Condition>,
+    /// The job that it stands for, if it stands for one and that was made.
+    pub child: Option<Child<'a>>,
     /// Its shards, if it is a group; those of its group, if it is a shard.
     pub shards: Option<ShardsOf>,
     /// Where it stands in the queue, when it is in it.
@@ -132,6 +135,21 @@ pub struct Subject<'a> {
     pub since: Option<Timestamp>,
     /// When its last attempt started.
     pub started_at: Option<Timestamp>,
+}
+
+/// The job that a task stands for.
+#[derive(Debug, Clone, Copy)]
+pub struct Child<'a> {
+    /// Its short id.
+    pub id: &'a str,
+    /// The name of its job config.
+    pub name: &'a str,
+    /// Its state.
+    pub state: JobState,
+    /// How many of its tasks ended.
+    pub tasks_ended: u32,
+    /// How many it has.
+    pub tasks_total: u32,
 }
 
 /// A parent of a task.
@@ -242,6 +260,14 @@ impl Facts<'_> {
             }
         }
         parents
+    }
+
+    /// The job that it stands for, as it is defined; the shards of a group stand for jobs, the group does not.
+    fn sub_job(&self) -> Option<&SubJob> {
+        match &self.config.target {
+            Target::Job(job) if self.task.kind != Kind::Group => Some(job),
+            _ => None,
+        }
     }
 
     /// What people call it, such as `resize#3`.

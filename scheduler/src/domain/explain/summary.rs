@@ -55,6 +55,10 @@ fn finished(facts: &Facts<'_>) -> String {
 pub(super) fn next(facts: &Facts<'_>) -> Vec<String> {
     match (facts.task.state, facts.task.kind) {
         (_, Kind::Group) => vec![format!("baton get tasks {}", facts.job.id)],
+        (TaskState::Running | TaskState::Finished, _) if facts.child.is_some() => {
+            let child = facts.child.map_or("", |child| child.id);
+            vec![format!("baton describe job {child}")]
+        }
         (TaskState::Running, _) => vec![format!("baton logs {} -f", facts.address())],
         (TaskState::Finished, _) => vec![format!("baton logs {}", facts.address())],
         _ => Vec::new(),

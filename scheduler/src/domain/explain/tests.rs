@@ -47,6 +47,7 @@ fn facts(config: &TaskConfig, state: TaskState) -> Facts<'_> {
         parents: Vec::new(),
         owed: Vec::new(),
         condition: None,
+        child: None,
         shards: None,
         queue: None,
         runners: Vec::new(),

@@ -28,3 +28,6 @@ pub use self::{
     usage::{Usage, Used},
     version::Version,
 };
+
+/// The class of tasks that stand for a job, as [`Class`] writes it: no runner takes them.
+pub const SUB_JOB: &str = "job;;";

@@ -41,6 +41,7 @@ async fn a_new_config_is_locked_before_any_job() {
         memory: Memory::default(),
         clustered: true,
         public_url: String::new(),
+        followed: None,
     };
     let config = JobConfig {
         namespace: "default".into(),

@@ -167,6 +167,7 @@ async fn a_version_that_was_never_committed_is_not_planned_for() {
         memory: Memory::default(),
         clustered: false,
         public_url: String::new(),
+        followed: None,
     };
     let apply = |name: &str| {
         let tasks = vec![task(name, &[])];

@@ -2,10 +2,10 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use sea_orm::{ColumnTrait as _, EntityTrait as _, QueryFilter as _, QueryOrder as _, QuerySelect as _};
+use sea_orm::{ColumnTrait as _, Condition, EntityTrait as _, QueryFilter as _, QueryOrder as _, QuerySelect as _};
 use uuid::Uuid;
 
-use super::{Page, has_labels, map, word};
+use super::{Led, Page, has_labels, map, word};
 use crate::{
     domain::{
         job::JobState,
@@ -69,6 +69,8 @@ pub struct Job {
     pub backfill_id: Option<Uuid>,
     /// The job it is a consequence of.
     pub parent: Option<Parent>,
+    /// What led to it, by name.
+    pub led: Led,
     /// The schedule that made it.
     pub schedule: Option<String>,
     /// The instant that a schedule made it for.
@@ -92,17 +94,20 @@ pub struct JobFilter {
     pub since: Option<Timestamp>,
     /// Only jobs made before this.
     pub before: Option<Timestamp>,
+    /// Only jobs that this one led to.
+    pub parent: Option<Uuid>,
+    /// Only jobs that one of these made; empty means any.
+    pub triggers: Vec<Trigger>,
 }
 
 impl Store {
     /// One job.
     pub async fn job(&self, id: Uuid) -> Result<Option<Job>, Error> {
-        job::Entity::find_by_id(id)
-            .filter(job::Column::Removing.eq(false))
-            .one(self.reader())
-            .await?
-            .map(Job::try_from)
-            .transpose()
+        let question = job::Entity::find_by_id(id).filter(job::Column::Removing.eq(false));
+        let job = question.one(self.reader()).await?.map(Job::try_from).transpose()?;
+        let mut jobs: Vec<Job> = job.into_iter().collect();
+        self.lead(&mut jobs).await?;
+        Ok(jobs.pop())
     }
 
     /// Jobs, newest first, below the one given.
@@ -131,13 +136,32 @@ impl Store {
             let high = first_id_at(before.0.saturating_add(micros(ID_SLACK)));
             question = question.filter(C::CreatedAt.lt(before.0)).filter(C::Id.lt(high));
         }
+        if let Some(parent) = filter.parent {
+            question = question.filter(C::ParentJobId.eq(parent));
+        }
+        if !filter.triggers.is_empty() {
+            // What the older column has no word for stands in the newer one.
+            let words = || filter.triggers.iter().map(|trigger| trigger.word());
+            let old = Condition::all().add(C::Cause.is_null()).add(C::TriggerKind.is_in(words()));
+            question = question.filter(Condition::any().add(C::Cause.is_in(words())).add(old));
+        }
         if let Some(below) = below {
             question = question.filter(C::Id.lt(below));
         }
         let rows = question.order_by_desc(C::Id).limit(limit + 1).all(self.reader()).await?;
         let page = Page::cut(rows, limit);
-        let rows = page.rows.into_iter().map(Job::try_from).collect::<Result<_, Error>>()?;
+        let mut rows = page.rows.into_iter().map(Job::try_from).collect::<Result<Vec<_>, Error>>()?;
+        self.lead(&mut rows).await?;
         Ok(Page { rows, more: page.more })
+    }
+
+    /// Fills in what led to jobs.
+    async fn lead(&self, jobs: &mut [Job]) -> Result<(), Error> {
+        let mut led = self.led_to(jobs).await?;
+        for job in jobs.iter_mut() {
+            job.led = led.remove(&job.id).unwrap_or_default();
+        }
+        Ok(())
     }
 }
 
@@ -155,6 +179,7 @@ impl TryFrom<job::Model> for Job {
         let task = row.parent_task_id.zip(row.parent_attempt.map(i32::cast_unsigned));
         Ok(Self {
             trigger: word("job", row.id, trigger, Trigger::from_word)?,
+            led: Led::default(),
             parent: row.parent_job_id.map(|job| Parent { job, task }),
             labels: map("job", row.id, &row.labels)?,
             state: word("job", row.id, &row.state, JobState::from_word)?,

@@ -11,7 +11,7 @@ use sea_orm::{
 };
 use uuid::Uuid;
 
-use super::{Definition, Job, Page, word};
+use super::{Child, Definition, Job, Page, word};
 use crate::{
     domain::{
         definition::TaskConfig,
@@ -108,6 +108,8 @@ pub struct Task {
     pub seq: u64,
     /// Its shards by state, if it is a group.
     pub shard_states: BTreeMap<TaskState, u32>,
+    /// The newest job that it stood for.
+    pub child: Option<Child>,
 }
 
 /// One earlier try at a task.
@@ -324,12 +326,14 @@ impl Store {
         let definitions = self.definitions_of(rows.iter().map(|row| row.job_id)).await?;
         let groups = rows.iter().filter(|row| row.kind == Kind::Group.word()).map(|row| row.id).collect();
         let mut states = self.shard_states(groups).await?;
+        let mut children = self.children_of(&rows).await?;
         rows.into_iter()
             .map(|row| {
                 let config =
                     definitions.get(&row.job_id).and_then(|definition| definition.tasks.get(row.node as usize));
                 let states = states.remove(&row.id).unwrap_or_default();
-                shown(row, config, states)
+                let child = children.remove(&row.id);
+                shown(row, config, states).map(|task| Task { child, ..task })
             })
             .collect()
     }
@@ -448,7 +452,7 @@ fn shown(row: task::Model, config: Option<&TaskConfig>, shard_states: BTreeMap<T
         max_attempts: config.and_then(|config| config.retry.as_ref()).map_or(1, |retry| retry.max_attempts)
             + row.attempts_before.cast_unsigned(),
         lease: row.lease.cast_unsigned(),
-        runner_id: row.runner_id,
+        runner_id: row.runner_id.filter(|id| !id.is_empty()),
         slot: row.slot.map(i32::cast_unsigned),
         gone: row.gone,
         exit_code: row.exit_code,
@@ -473,6 +477,7 @@ fn shown(row: task::Model, config: Option<&TaskConfig>, shard_states: BTreeMap<T
         needs: config.map(|config| config.needs.clone()).unwrap_or_default(),
         seq: row.seq.cast_unsigned(),
         shard_states,
+        child: None,
     })
 }
 

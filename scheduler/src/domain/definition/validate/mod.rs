@@ -9,6 +9,7 @@ mod names;
 mod placement;
 mod schedules;
 mod sizes;
+mod sub_jobs;
 mod texts;
 
 pub(super) use self::names::check as check_name;
@@ -34,6 +35,7 @@ pub fn validate(config: &JobConfig) -> Vec<Problem> {
     timeout(config.timeout, &root.key("timeout"), &mut problems);
     defaults(config, &root.key("task_defaults"), &mut problems);
     schedules::check(config, &mut problems);
+    sub_jobs::after(config, &mut problems);
     placement::job(config, &root, &mut problems);
     callbacks::check(config, &mut problems);
 
@@ -49,6 +51,7 @@ pub fn validate(config: &JobConfig) -> Vec<Problem> {
         let graph = graph(&config.tasks, &mut problems);
         for (place, task) in config.tasks.iter().enumerate() {
             self::task(task, config, &tasks.index(place), &mut problems);
+            sub_jobs::task(config, task, &tasks.index(place), &mut problems);
         }
         shards_together(&config.tasks, &mut problems);
         sizes::commands(config, &mut problems);
@@ -101,7 +104,7 @@ fn target(task: &TaskConfig, config: &JobConfig, path: &Path, problems: &mut Vec
         Target::Command(items) if items.is_empty() => {
             let message = format!("task {:?} runs nothing", task.name);
             let problem = Problem::new(path.key("command"), message).about(Part::Missing);
-            problems.push(problem.suggest("set command, shell or http".to_owned()));
+            problems.push(problem.suggest("set command, shell, http or job".to_owned()));
         }
         Target::Command(items) => {
             if items[0].is_empty() {
@@ -115,6 +118,7 @@ fn target(task: &TaskConfig, config: &JobConfig, path: &Path, problems: &mut Vec
             problems.push(Problem::new(path.key("shell"), format!("the script of task {:?} is empty", task.name)));
         }
         Target::Shell(script) => sizes::argument(script, &path.key("shell"), problems),
+        Target::Job(job) => sizes::params(&job.params, &path.key("job").key("params"), problems),
         Target::Http(target) => {
             let timeout = task.timeout.or(config.task_defaults.timeout);
             http::check(task, target, timeout, path, problems);

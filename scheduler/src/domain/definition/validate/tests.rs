@@ -112,7 +112,7 @@ tasks:
             "8:28 task \"join\" needs itself",
             "10:19 trigger_rule: \"all_sucess\" is unknown | did you mean \"all_success\"?",
             "11:17 on_failure: \"transfer\" is not supported by this version",
-            "12:5 only one of command, shell, http can be set",
+            "12:5 only one of command, shell, http, job can be set",
             "12:12 unknown key \"url\" | did you mean \"urls\"?",
             "13:15 priority: \"101\" is not a whole number from -100 to 100",
             "14:10 env must be a map of names to texts, not a list",
@@ -183,10 +183,13 @@ fn a_job_without_tasks_and_a_task_without_work_are_refused() {
         problems("name: empty\n"),
         ["1:1 the job has no tasks | a job has at least one task: tasks: [{name: hello, shell: echo hello}]"]
     );
-    assert_eq!(problems(&job("  - name: idle\n")), ["4:5 task \"idle\" runs nothing | set command, shell or http"]);
+    assert_eq!(
+        problems(&job("  - name: idle\n")),
+        ["4:5 task \"idle\" runs nothing | set command, shell, http or job"]
+    );
     assert_eq!(
         problems(&job("  - {name: both, shell: x, command: [x]}\n")),
-        ["4:28 only one of command, shell, http can be set"]
+        ["4:28 only one of command, shell, http, job can be set"]
     );
     assert_eq!(
         problems(&job("  - {name: a, shell: x, shards: {max_parallel: 2}}\n")),

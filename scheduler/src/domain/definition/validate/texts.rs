@@ -28,7 +28,7 @@ enum Context {
     Param,
     /// A condition or a list of items: no shard yet.
     Task,
-    /// A command, an environment or a request.
+    /// A command, an environment, a request or the params of a sub-job.
     Attempt { sharded: bool, with_items: bool, callback: bool },
 }
 
@@ -86,7 +86,8 @@ impl Checker<'_> {
             }
             let before = self.problems.len();
             for (node, task) in (0..).zip(&self.config.tasks) {
-                if task.env.contains_key(name) {
+                // A default of the environment is nothing to a task that has none.
+                if task.env.contains_key(name) || matches!(task.target, Target::Job(_)) {
                     continue;
                 }
                 for reference in &references {
@@ -125,6 +126,12 @@ impl Checker<'_> {
             let argv = path.key("command").key("argv");
             for (place, item) in items.iter().enumerate() {
                 self.task_template(item, attempt(task), node, || argv.index(place));
+            }
+        }
+        if let Target::Job(job) = &task.target {
+            let params = path.key("job").key("params");
+            for (name, value) in &job.params {
+                self.task_template(value, attempt(task), node, || params.key(name.clone()));
             }
         }
         if let Target::Http(http) = &task.target {
