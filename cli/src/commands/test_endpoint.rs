@@ -109,7 +109,7 @@ pub async fn run(context: &Context, args: Args) -> Result<Exit, Error> {
         _ = tokio::signal::ctrl_c() => Ok(None),
     };
     // Without its config the job goes on and stays readable; a config that cannot be deleted harms nobody.
-    let delete = DeleteRequest { namespace, name, request_id: request_id(None) };
+    let delete = DeleteRequest { namespace, name, request_id: request_id(None), force: false };
     if let Err(error) = client.delete(delete).await {
         context.output.note(&format!("the job config of the test is left behind: {error}"));
     }
