@@ -13,6 +13,7 @@ mod m0003_runners;
 mod m0004_requests;
 mod m0005_schedules;
 mod m0006_calendars;
+mod m0007_placement;
 mod m0009_sub_jobs;
 mod m0010_callbacks;
 mod m0012_repair;
@@ -34,6 +35,7 @@ impl MigratorTrait for Migrator {
             Box::new(m0004_requests::Migration),
             Box::new(m0005_schedules::Migration),
             Box::new(m0006_calendars::Migration),
+            Box::new(m0007_placement::Migration),
             Box::new(m0009_sub_jobs::Migration),
             Box::new(m0010_callbacks::Migration),
             Box::new(m0012_repair::Migration),

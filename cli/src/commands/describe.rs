@@ -1,5 +1,7 @@
 //! `baton describe`: everything about one thing, for people.
 
+mod placement;
+
 use baton::v1::{
     Attempt, GetJobRequest, GetRequest, GetRunnerRequest, GetTaskRequest, HttpTarget, Job, JobConfig,
     ListSchedulesRequest, ListTasksRequest, Runner, StoredJobConfig, StoredSchedule, Task, TaskConfig, TaskKind,
@@ -138,6 +140,9 @@ fn config_lines(output: Output, stored: &StoredJobConfig, config: &JobConfig, no
     if let Some(timeout) = proto_span(config.timeout) {
         facts.add("timeout", time::span(timeout));
     }
+    if config.max_active_jobs > 0 {
+        facts.add("at once", format!("{} jobs at most", config.max_active_jobs));
+    }
     for callback in &config.callbacks {
         facts.add("callback", callbacks::words(callback));
     }
@@ -187,16 +192,11 @@ fn task_config_lines(task: &TaskConfig) -> Vec<Line> {
     if let Some(timeout) = proto_span(task.timeout) {
         facts.add("  timeout", time::span(timeout));
     }
-    if let Some(runner) = &task.runner {
-        facts.pairs("  runner", &runner.match_labels);
-    }
+    placement::add(&mut facts, task);
     facts.pairs("  env", &task.env);
     facts.add("  directory", task.working_dir.as_str());
     if task.enabled == Some(false) {
         facts.add("  enabled", "no: skipped in every job");
-    }
-    if task.priority != 0 {
-        facts.add("  priority", task.priority.to_string());
     }
     for callback in &task.callbacks {
         facts.add("  callback", callbacks::words(callback));
@@ -305,6 +305,7 @@ fn job_lines(output: Output, job: &Job, now: DateTime<Utc>) -> Vec<Line> {
     facts.add("trigger", origin::words(job));
     facts.pairs("params", &job.params);
     facts.pairs("labels", &job.labels);
+    facts.add("only on", job.runner_id.as_str());
     facts.add("created", output.instant(job.create_time, now));
     facts.add("started", output.instant(job.start_time, now));
     facts.add("ended", output.instant(job.end_time, now));

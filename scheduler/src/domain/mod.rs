@@ -14,7 +14,7 @@ pub mod job;
 pub mod origin;
 pub mod output;
 pub mod params;
-pub mod pick;
+pub mod placement;
 pub mod reference;
 pub mod repair;
 pub mod runner;

@@ -8,6 +8,7 @@ use uuid::Uuid;
 use super::{
     callbacker::Attempt,
     order::{Order, OrderAnswer},
+    picker::Memory,
     plan::Plans,
     pulse::Judge,
 };
@@ -16,7 +17,7 @@ use crate::{
         callback::delivery::Backoff,
         command::RunSpec,
         heartbeat::{Admission, Hello, TaskRef, TaskResult, Verdict},
-        pick::Offer,
+        placement::Offer,
         task::Ending,
         time::Timestamp,
         timing::Timing,
@@ -101,6 +102,10 @@ pub(super) struct Output {
     pub more: bool,
     /// A job ended: others may have waited for that.
     pub job_ended: bool,
+    /// A job was born that waits for something.
+    pub waits: bool,
+    /// Keys were in the hands of another scheduler: the next pick is to come soon.
+    pub keys_busy: bool,
     /// When the next task that waits for a retry may be picked.
     pub next_wake: Option<Timestamp>,
     /// What schedules wait for, if that was looked for.
@@ -148,6 +153,8 @@ pub(super) struct Context {
     pub timing: Timing,
     pub scheduler: Uuid,
     pub plans: Plans,
+    /// What the picker remembers.
+    pub memory: Memory,
     /// How hard callbacks are tried.
     pub backoff: Backoff,
     /// Whether other schedulers may share the database.

@@ -46,8 +46,8 @@ impl Kin {
 /// What makes a job.
 #[derive(Debug, Clone)]
 pub(super) enum Cause {
-    /// Somebody asked for it.
-    Request,
+    /// Somebody asked for it, perhaps for one runner alone.
+    Request { pin: Option<String> },
     /// A schedule fired.
     Schedule {
         key: String,
@@ -94,7 +94,7 @@ pub(super) fn bear(
 ) -> Result<Uuid, Vec<params::Invalid>> {
     let now = work.now;
     let logical_time = match &cause {
-        Cause::Request | Cause::Callback { .. } => Zone::utc().time(now),
+        Cause::Request { .. } | Cause::Callback { .. } => Zone::utc().time(now),
         Cause::Schedule { fire_time, zone, .. } | Cause::Backfill { fire_time, zone, .. } => zone.time(*fire_time),
         Cause::SubJob { logical, .. } => Zone::parse(&logical.zone).unwrap_or_else(|_| Zone::utc()).time(logical.at),
     };
@@ -123,6 +123,8 @@ pub(super) fn bear(
         depth: 0,
         logical: None,
         waiting: false,
+        held: false,
+        pin: None,
         stopping: false,
         timed_out: false,
         expanded: 0,
@@ -132,7 +134,7 @@ pub(super) fn bear(
         seq: 0,
     };
     match cause {
-        Cause::Request => {}
+        Cause::Request { pin } => row.pin = pin,
         Cause::Schedule { key, fire_time, waiting, .. } => {
             row.trigger = Trigger::Schedule;
             (row.schedule, row.fire_time, row.waiting) = (Some(key), Some(fire_time), waiting);

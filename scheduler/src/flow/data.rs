@@ -132,6 +132,26 @@ impl Data {
         })
     }
 
+    /// What a task is routed by; `Err` is why that cannot be said. Without a key of its own it is the task's name, so that it
+    /// goes where it went before.
+    pub(super) fn routing_key(&self, job: &JobRow, plan: &Plan, task: &TaskRow) -> Result<String, String> {
+        let config = plan.task(task.node);
+        let text = &config.placement.routing_key;
+        if text.is_empty() {
+            let shard = task.shard_index.map_or_else(String::new, |index| format!("#{index}"));
+            return Ok(format!("{}/{}/{}{shard}", job.namespace, job.name, config.name));
+        }
+        let named = plan.named(task.node).unwrap_or_default();
+        if !template::is_template(text) {
+            return Ok(text.clone());
+        }
+        let key = Renderer::new(&self.scope(job, plan, named, Some(task))).render("runner.routing_key", text)?;
+        match key.len() {
+            0..=limits::ROUTING_KEY_MAX => Ok(key),
+            bytes => Err(format!("runner.routing_key has {bytes} bytes; at most {}", limits::ROUTING_KEY_MAX)),
+        }
+    }
+
     /// Loads nodes of a job: from the turn's hands, else from the database.
     async fn load(&mut self, tx: &Tx, work: &Work, job: Uuid, nodes: &[u32]) -> Result<(), store::Error> {
         let mut absent = Vec::new();

@@ -23,7 +23,7 @@ use crate::{
 pub(super) async fn lock_runners(
     tx: &Tx,
     input: &Input,
-    silent: &[String],
+    silent: impl Iterator<Item = &String>,
 ) -> Result<BTreeMap<String, RunnerRow>, store::Error> {
     let mut hellos: Vec<&Hello> = input.hellos.iter().map(|input| &input.hello).collect();
     hellos.sort_by(|a, b| a.runner_id.cmp(&b.runner_id));
@@ -37,7 +37,7 @@ pub(super) async fn lock_runners(
     ids.extend(input.leaving.iter().map(|leaving| leaving.runner.clone()));
     ids.extend(input.draining.iter().map(|(runner, ..)| runner.clone()));
     ids.extend(input.orders.iter().filter_map(Order::runner).map(str::to_owned));
-    ids.extend(silent.iter().cloned());
+    ids.extend(silent.cloned());
     let ids: Vec<String> = ids.into_iter().collect();
     store::runner::lock(tx, &ids).await
 }

@@ -30,6 +30,7 @@ use super::{
     changes::Changes,
     courier::{self, Courier},
     order::{Order, OrderAnswer},
+    picker::Memory,
     plan::Plans,
     pulse::{Pulse, Seen},
     request,
@@ -213,6 +214,7 @@ impl Loop {
                 timing,
                 scheduler,
                 plans: Plans::default(),
+                memory: Memory::default(),
                 backoff: courier.backoff(),
                 clustered,
             }),
@@ -688,6 +690,7 @@ impl Loop {
             self.fire_at = due.map(instant);
             self.waiters = waiters;
         }
+        self.waiters |= output.waits;
         self.watch_clock(output.now, read_at);
         if output.more_ahead {
             (self.clock_set_back, self.look_at) = (true, now);

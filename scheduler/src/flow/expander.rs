@@ -51,6 +51,7 @@ pub(super) async fn pass(tx: &Tx, work: &mut Work) -> Result<(Vec<Uuid>, bool), 
         let plan = work.plan(id);
         let now = work.now;
         let row = work.job_mut(id).expect("the job is in hand");
+        let pin = row.pin.clone();
         let (from, to) = (row.expanded, row.tasks_total.min(row.expanded + budget));
         budget -= to - from;
         row.expanded = to;
@@ -63,7 +64,7 @@ pub(super) async fn pass(tx: &Tx, work: &mut Work) -> Result<(Vec<Uuid>, bool), 
                 kind,
                 group_id: None,
                 shard: None,
-                class: plan.class(node).to_owned(),
+                class: plan.class(node, pin.as_deref()),
             };
             work.new_task(new.row(&plan, now));
         }

@@ -15,6 +15,7 @@ use crate::{
         definition::{OnFailure, Split},
         gate::{self, End, Gate, Outcome, SkipCause},
         job::JobState,
+        placement::Traits,
         task::{Event, Kind, TaskState},
     },
     store::{self, Tx, task::TaskRow},
@@ -263,6 +264,7 @@ async fn open(tx: &Tx, work: &mut Work, data: &mut Data, opening: &[Uuid]) -> Re
         let task = work.task(id).expect("what opens is in hand").clone();
         let Some(job) = work.job(task.job_id).filter(|_| task.state == TaskState::Created) else { continue };
         let (state, stopping, plan) = (job.row.state, job.row.stopping, job.plan.clone());
+        let pin = job.row.pin.clone();
         let config = plan.task(task.node);
         if state != JobState::Running {
             work.happen(id, Event::Terminate, "its job is being terminated");
@@ -307,10 +309,8 @@ async fn open(tx: &Tx, work: &mut Work, data: &mut Data, opening: &[Uuid]) -> Re
                 let alive = store::runner::alive(tx).await?;
                 alive
                     .into_iter()
-                    .filter(|(runner, labels, capabilities)| {
-                        plan.pinned_class(task.node, runner).suits(runner, labels, capabilities)
-                    })
-                    .map(|(runner, ..)| Piece { item: runner.clone(), runner: Some(runner) })
+                    .filter(|runner| plan.pinned_class(task.node, pin.as_ref().unwrap_or(&runner.id)).suits(runner))
+                    .map(|Traits { id, .. }| Piece { item: id.clone(), runner: Some(id) })
                     .collect()
             }
         };

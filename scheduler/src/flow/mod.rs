@@ -1,5 +1,6 @@
 //! What happens: the engine and the stations of a task, in order.
 
+mod admission;
 mod audit;
 mod backfill;
 mod batch;

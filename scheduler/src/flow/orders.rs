@@ -14,6 +14,7 @@ use super::{
     ending::{terminate_job, terminate_tasks},
     gates,
     order::{Order, OrderAnswer},
+    plan::Plan,
     repair,
     request::{Applied, Apply, Caller, Change, Delete, Error, Run, Terminate},
     schedules, switch,
@@ -87,7 +88,7 @@ pub(super) async fn pass(
     data: &mut Data,
     orders: &[Order],
     claims: Vec<Option<Claim>>,
-    mut configs: Configs,
+    configs: &mut Configs,
 ) -> Result<Vec<OrderAnswer>, store::Error> {
     let mut answers: Vec<OrderAnswer> = Vec::with_capacity(orders.len());
     let mut events = Vec::new();
@@ -98,8 +99,8 @@ pub(super) async fn pass(
         };
         let answer = match claim {
             Claim::New => {
-                let before = Before::of(order, work, &configs);
-                let answer = carry_out(tx, context, work, data, order, &mut configs).await?;
+                let before = Before::of(order, work, configs);
+                let answer = carry_out(tx, context, work, data, order, configs).await?;
                 events.extend(before.events(order, &answer, work));
                 keep(tx, order, &answer).await?;
                 answer
@@ -261,13 +262,40 @@ async fn run(
         }
         Err(error) => return Err(error),
     };
+    if let Some(runner) = &order.runner
+        && let Err(refusal) = may_run_on(tx, &plan, runner).await?
+    {
+        return Ok(Err(refusal));
+    }
     let Run { namespace, name, params, .. } = order;
     let kin =
         Kin { config: config.id, version: config.version, namespace: namespace.clone(), name: name.clone(), plan };
-    Ok(birth::bear(work, kin, params, Cause::Request).map_err(|wrong| {
+    Ok(birth::bear(work, kin, params, Cause::Request { pin: order.runner.clone() }).map_err(|wrong| {
         let invalid = wrong.into_iter().map(|param| (format!("params[{}]", param.name), param.message));
         Error::Invalid(invalid.collect())
     }))
+}
+
+/// Whether every task of a plan may be pinned to a runner that is there: what can never start is refused at once.
+async fn may_run_on(tx: &Tx, plan: &Plan, runner: &str) -> Result<Result<(), Error>, store::Error> {
+    let Some((traits, is_there)) = store::runner::one(tx, runner).await? else {
+        return Ok(Err(missing("runner", runner)));
+    };
+    if !is_there {
+        let message = format!("runner {runner} is offline; start it again, or run without naming a runner");
+        return Ok(Err(Error::Conflict { reason: "RUNNER_OFFLINE", message }));
+    }
+    let wrong = (0..).zip(&plan.tasks).find_map(|(node, task)| {
+        let mismatch = plan.pinned_class(node, runner).mismatch(&traits)?;
+        Some(format!("runner {runner} may not take task {:?}: {}", task.name, mismatch.why))
+    });
+    Ok(match wrong {
+        None => Ok(()),
+        Some(message) => {
+            let message = format!("{message}; name another runner, or run without naming one");
+            Err(Error::Conflict { reason: "RUNNER_UNSUITABLE", message })
+        }
+    })
 }
 
 /// Ends a job or a task: what waits is TERMINATED at once, what runs is TERMINATING until its processes are gone.

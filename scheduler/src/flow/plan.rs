@@ -13,9 +13,8 @@ use crate::{
         callback::Event,
         definition::{JobConfig, OnFailure, Target, TaskConfig, TriggerRule},
         graph::Graph,
-        pick::Class,
+        placement::Class,
         schedule::Zone,
-        selector::Selector,
         task::RetryPolicy,
         template,
     },
@@ -43,8 +42,8 @@ pub(super) struct Plan {
     pub tells: bool,
     /// The node of each name.
     nodes: HashMap<String, u32>,
-    /// What a runner must have, by node.
-    classes: Vec<String>,
+    /// What a runner must have, by node, and its text.
+    classes: Vec<(Class, String)>,
     /// The nodes that the templates of a node name, by node; `None` for a node without templates.
     named: Vec<Option<Vec<u32>>>,
     /// Why the definition cannot be read by this version: what is here is its shape alone, names and edges.
@@ -64,8 +63,10 @@ impl Plan {
         let classes = tasks
             .iter()
             .map(|task| {
-                let capability = task.target.capability().to_owned();
-                Class { capability, pin: None, selector: Selector::new(task.match_labels.clone()) }.to_string()
+                let (capability, namespace) = (task.target.capability(), &row.definition.namespace);
+                let class = task.placement.class(capability, &task.match_labels, namespace, task.concurrency.as_ref());
+                let text = class.to_string();
+                (class, text)
             })
             .collect();
         let tells = !row.definition.callbacks.is_empty() || tasks.iter().any(|task| !task.callbacks.is_empty());
@@ -98,7 +99,7 @@ impl Plan {
             nodes: tasks.iter().zip(0..).map(|(task, node)| (task.name.clone(), node)).collect(),
             task_config_ids: row.task_config_ids,
             graph,
-            classes: vec![String::new(); tasks.len()],
+            classes: vec![Default::default(); tasks.len()],
             named: vec![None; tasks.len()],
             tasks,
             unreadable: Some(problem),
@@ -146,19 +147,17 @@ impl Plan {
         callbacks.iter().any(|callback| callback.blocking && callback.events.contains(&event))
     }
 
-    /// What a runner must have to take a task of a node.
-    pub(super) fn class(&self, node: u32) -> &str {
-        &self.classes[node as usize]
+    /// What a runner must have to take a task of a node, if only this one may.
+    pub(super) fn class(&self, node: u32, pin: Option<&str>) -> String {
+        match pin {
+            None => self.classes[node as usize].1.clone(),
+            Some(runner) => self.pinned_class(node, runner).to_string(),
+        }
     }
 
-    /// What the one runner must have that may take a shard pinned to it.
+    /// What the one runner must have that may take a task pinned to it.
     pub(super) fn pinned_class(&self, node: u32, runner: &str) -> Class {
-        let task = self.task(node);
-        Class {
-            capability: task.target.capability().to_owned(),
-            pin: Some(runner.to_owned()),
-            selector: Selector::new(task.match_labels.clone()),
-        }
+        Class { pin: Some(runner.to_owned()), ..self.classes[node as usize].0.clone() }
     }
 
     /// The nodes that what a task runs names in its templates; `None` when it has no templates.
@@ -172,14 +171,14 @@ impl Plan {
     }
 }
 
-/// The nodes that the templates of what a task runs name.
+/// The nodes that the templates name of what a task runs and is routed by.
 fn named(task: &TaskConfig, nodes: &HashMap<String, u32>) -> Option<Vec<u32>> {
     let texts: Vec<&String> = match &task.target {
         Target::Command(argv) => argv.iter().collect(),
         Target::Shell(_) => Vec::new(),
         Target::Http(http) => http.texts().map(|(_, text)| text).collect(),
     };
-    let texts = texts.into_iter().chain(task.env.values());
+    let texts = texts.into_iter().chain(task.env.values()).chain([&task.placement.routing_key]);
     let mut templates = texts.filter(|text| template::is_template(text)).peekable();
     templates.peek()?;
     let names = templates.flat_map(|text| template::tasks_named(text));

@@ -62,6 +62,8 @@ pub struct Run {
     pub name: String,
     /// Values for its parameters.
     pub params: BTreeMap<String, String>,
+    /// The one runner that may take its tasks; `None` for any that suits.
+    pub runner: Option<String>,
 }
 
 /// Asks to end a job or one task of it.

@@ -6,8 +6,10 @@ mod clocks;
 mod explain;
 mod firing;
 mod graphs;
+mod limits;
 mod locks;
 mod parked;
+mod placement;
 mod races;
 mod repair;
 mod schedules;
@@ -74,7 +76,8 @@ impl Scene {
 
     async fn run_as(&self, request_id: &str) -> Uuid {
         let caller = Caller { request_id: request_id.into(), ..Caller::default() };
-        let order = Run { caller, namespace: "default".into(), name: "job".into(), params: BTreeMap::new() };
+        let order =
+            Run { caller, namespace: "default".into(), name: "job".into(), params: BTreeMap::new(), runner: None };
         self.engine.run(order).await.unwrap()
     }
 

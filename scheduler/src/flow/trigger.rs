@@ -146,6 +146,13 @@ pub(super) async fn claim(
     Ok(claims)
 }
 
+impl Claims {
+    /// The configs that are locked by them.
+    pub(super) fn configs(&self) -> impl Iterator<Item = Uuid> {
+        self.held.iter().map(|config| config.id).chain(self.schedules.iter().map(|ready| ready.config.id))
+    }
+}
+
 /// The jobs that this turn must lock for its claims. The configs are locked: nobody makes more.
 pub(super) async fn jobs_of(tx: &Tx, claims: &Claims) -> Result<Vec<Uuid>, store::Error> {
     let mut configs: Vec<Uuid> = claims.held.iter().map(|config| config.id).collect();
@@ -421,7 +428,7 @@ fn miss(row: &mut ScheduleRow, missed: &mut Vec<MissedRow>, fires: Missed, reaso
 /// Ends the jobs that a newer fire replaces: what lives is terminated, what waits gives way.
 async fn make_room(tx: &Tx, work: &mut Work, jobs: &[Uuid], live: &mut Live) -> Result<(), store::Error> {
     for &job in jobs {
-        if work.job(job).is_some_and(|job| job.row.waiting) {
+        if work.job(job).is_some_and(|job| job.row.waiting && !job.row.held) {
             skip(work, job, overlap::Reason::Replaced);
         } else {
             ending::terminate_job(tx, work, job, "replaced by a newer fire", None).await?;
@@ -438,7 +445,8 @@ fn begin_next(work: &mut Work, config: Uuid, live: &mut Live) {
     }
     let mut waiting: Vec<(Option<Timestamp>, Uuid)> = work
         .jobs()
-        .filter(|job| job.row.job_config_id == config && job.row.waiting && job.row.state == JobState::Created)
+        .filter(|job| job.row.job_config_id == config && job.row.waiting && !job.row.held)
+        .filter(|job| job.row.state == JobState::Created)
         .map(|job| (job.row.fire_time, job.row.id))
         .collect();
     waiting.sort_unstable();
@@ -453,7 +461,10 @@ fn begin_next(work: &mut Work, config: Uuid, live: &mut Live) {
         };
         match may {
             Ok(()) => {
-                work.job_mut(id).expect("the job is in hand").waiting = false;
+                let row = work.job_mut(id).expect("the job is in hand");
+                // From now on it waits for a place, where there are only so many.
+                row.held = plan.config.max_active_jobs.is_some();
+                row.waiting = row.held;
                 live.active += 1;
                 return;
             }

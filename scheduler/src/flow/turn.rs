@@ -13,7 +13,7 @@ use tracing::debug;
 use uuid::Uuid;
 
 use super::{
-    backfill,
+    admission, backfill,
     batch::{Agenda, Context, Input, Output, Reset},
     callbacker,
     data::Data,
@@ -50,8 +50,9 @@ async fn run(context: &mut Context, input: &Input) -> Result<Output, store::Erro
     let mut output = Output::default();
 
     let claims = orders::claim(&tx, &input.orders).await?;
-    let configs = orders::lock_configs(&tx, &input.orders, &claims).await?;
+    let mut configs = orders::lock_configs(&tx, &input.orders, &claims).await?;
     let mut fires = trigger::Claims::default();
+    let mut places = admission::Claims::default();
     let mut more_due = false;
     let reschedules = input.orders.iter().any(Order::reschedules);
     if input.fire {
@@ -61,6 +62,9 @@ async fn run(context: &mut Context, input: &Input) -> Result<Output, store::Erro
             trigger::Search { released: input.job_ended || look, calendars: look, ahead: input.clock_set_back };
         fires = trigger::claim(&tx, &mut context.plans, search, &except).await?;
         more_due = fires.more;
+        if search.released {
+            places = admission::claim(&tx).await?;
+        }
         output.more_ahead = fires.more_ahead;
         output.more |= fires.more_outdated;
     }
@@ -69,18 +73,26 @@ async fn run(context: &mut Context, input: &Input) -> Result<Output, store::Erro
     if input.fire && (input.job_ended || input.look.is_some()) {
         backfills = backfill::claim(&tx, &mut context.plans).await?;
     }
+    let mut locked: BTreeSet<Uuid> = fires.configs().chain(backfills.configs()).chain(places.configs()).collect();
 
     let mut silent = Vec::new();
     if input.sweep.is_some() {
         silent = reaper::silent(&tx, &context.timing).await?;
     }
-    let runners = dispatcher::lock_runners(&tx, input, &silent).await?;
+    let mut stranded = reaper::Stranded::default();
+    if input.sweep.is_some() {
+        stranded = reaper::stranded(&tx, &context.timing).await?;
+    }
+    let runners = dispatcher::lock_runners(&tx, input, silent.iter().chain(&stranded.runners)).await?;
 
     let mut wanted: BTreeSet<Uuid> = input.facts.iter().map(|fact| fact.job_id).collect();
     wanted.extend(input.orders.iter().filter_map(Order::job));
     wanted.extend(dispatcher::jobs_of(&tx, input, &silent).await?);
     wanted.extend(callbacker::jobs_of(input));
     wanted.extend(trigger::jobs_of(&tx, &fires).await?);
+    wanted.extend(places.jobs());
+    wanted.extend(stranded.jobs());
+    let mut alarms = Vec::new();
     let mut laid_aside = BTreeSet::new();
     if input.look.is_some() {
         laid_aside = context.plans.take_parked();
@@ -89,6 +101,9 @@ async fn run(context: &mut Context, input: &Input) -> Result<Output, store::Erro
         output.more |= left.len() == expander::JOBS_MAX as usize;
         wanted.extend(left);
         wanted.extend(reaper::late_jobs(&tx).await?);
+        alarms = reaper::late_tasks(&tx).await?;
+        output.more |= alarms.len() == reaper::ALARMS_MAX as usize;
+        wanted.extend(alarms.iter().filter_map(|(_, job)| *job));
     }
     let wanted: Vec<Uuid> = wanted.into_iter().collect();
     let rows = store::job::lock(&tx, &wanted).await?;
@@ -109,16 +124,21 @@ async fn run(context: &mut Context, input: &Input) -> Result<Output, store::Erro
     }
     let mut data = Data::default();
 
-    output.orders = orders::pass(&tx, context, &mut work, &mut data, &input.orders, claims, configs).await?;
+    output.orders = orders::pass(&tx, context, &mut work, &mut data, &input.orders, claims, &mut configs).await?;
+    locked.extend(configs.values().map(|config| config.id));
     trigger::pass(&tx, &mut work, fires).await?;
     output.more |= backfill::pass(&tx, &mut work, backfills).await?;
+    admission::pass(&tx, &mut work, &places, &locked).await?;
     dispatcher::pass(&tx, context, &mut work, input, &runners, &mut output).await?;
-    reaper::pass(&tx, context, &mut work, input.sweep, &silent, &runners, &mut output).await?;
+    reaper::overdue(&tx, &mut work, &alarms).await?;
+    reaper::pass(&tx, context, &mut work, input.sweep, &silent, &stranded, &runners, &mut output).await?;
     callbacker::pass(&tx, context, &mut work, input).await?;
     let (opening, more) = expander::pass(&tx, &mut work).await?;
     output.more |= more;
     gates::settle(&tx, &mut work, &mut data, opening).await?;
-    output.job_ended = work.ended_a_job();
+    output.waits = work.newborn().any(|job| job.row.waiting);
+    // Who was born outside the lock of its config asks for a place in the next turn.
+    output.job_ended = work.ended_a_job() || work.held_jobs(true).any(|job| !locked.contains(&job.job_config_id));
     output.changed = work.write(&tx).await?;
     if input.callbacks_room > 0 && (input.callbacks_due || work.has_told()) {
         callbacker::claim(&tx, context, now, input.callbacks_room, &mut output).await?;
@@ -144,6 +164,10 @@ async fn run(context: &mut Context, input: &Input) -> Result<Output, store::Erro
             .min(),
         Some(_) => store::task::next_not_before(&tx, now).await?,
     };
+    if output.keys_busy {
+        let again = now + picker::KEYS_AGAIN;
+        output.next_wake = Some(output.next_wake.map_or(again, |next| next.min(again)));
+    }
     if let Some(sessions) = &input.look {
         output.resets.extend(store::task::terminating_in(&tx, sessions).await?.iter().filter_map(Reset::of));
         if input.in_doubt {

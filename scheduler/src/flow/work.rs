@@ -98,14 +98,22 @@ impl Work {
         self.jobs.get(&job).is_some_and(parked::is_parked)
     }
 
-    /// Takes a job in hand that is born in this turn.
-    pub(super) fn new_job(&mut self, row: JobRow, plan: Arc<Plan>) {
+    /// Takes a job in hand that is born in this turn. Where only so many jobs of its config may run, whether there is a
+    /// place for it is decided under the lock of the config, whoever lets it be born.
+    pub(super) fn new_job(&mut self, mut row: JobRow, plan: Arc<Plan>) {
+        row.held = !row.waiting && plan.config.max_active_jobs.is_some();
+        row.waiting |= row.held;
         self.jobs.insert(row.id, JobWork { row, plan, is_new: true, seen: None, touched: true });
     }
 
     /// The jobs born in this turn.
     pub(super) fn newborn(&self) -> impl Iterator<Item = &JobWork> {
         self.jobs.values().filter(|job| job.is_new)
+    }
+
+    /// The jobs in hand that wait for a place, the oldest first: those born in this turn, or the others.
+    pub(super) fn held_jobs(&self, is_new: bool) -> impl Iterator<Item = &JobRow> {
+        self.jobs.values().filter(move |job| job.is_new == is_new && job.row.held).map(|job| &job.row)
     }
 
     /// The jobs of a config in hand that have not ended.
@@ -356,6 +364,10 @@ impl Work {
                 return Err(store::Error::Missed { asked: slice.len() as u64, written });
             }
         }
+        let alarms = self.alarms();
+        for slice in alarms.chunks(ROWS_MAX) {
+            store::alarm::set(tx, slice).await?;
+        }
         for slice in self.attempts.chunks(ROWS_MAX) {
             store::task::archive(tx, slice).await?;
         }
@@ -367,6 +379,17 @@ impl Work {
         self.tell(tx).await?;
         let touched = self.jobs.values().filter(|job| job.touched).map(|job| job.row.id).collect();
         Ok(touched)
+    }
+
+    /// When the tasks that begin to wait for a runner will have waited for too long. Most may wait for ever.
+    fn alarms(&self) -> Vec<(Uuid, Timestamp)> {
+        let queued = self.tasks.values().filter(|task| task.touched && task.row.state == TaskState::Queued);
+        queued
+            .filter_map(|TaskWork { row, .. }| {
+                let timeout = self.jobs[&row.job_id].plan.task(row.node).queue_timeout?;
+                Some((row.id, row.queued_at? + timeout))
+            })
+            .collect()
     }
 }
 
@@ -407,7 +430,7 @@ impl NewTask {
             reason: String::new(),
             skip_cause: None,
             counters: Counters { attempt: 0, lease: 0, deaths: 0, refusals: 0, not_before: Timestamp(0) },
-            priority: plan.task(self.node).priority,
+            priority: plan.task(self.node).priority.unwrap_or_default(),
             class: self.class,
             runner_id: None,
             slot: None,

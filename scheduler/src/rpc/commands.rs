@@ -36,6 +36,7 @@ impl Commands {
             namespace: namespace.clone(),
             name: request.name,
             params: convert::sorted(request.params),
+            runner: Some(request.runner_id).filter(|runner| !runner.is_empty()),
         };
         match self.0.engine.run(run).await {
             Ok(id) => Ok(RunResponse { job: Some(self.job(id).await?) }),

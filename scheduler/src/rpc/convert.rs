@@ -2,6 +2,7 @@
 
 pub(super) mod callbacks;
 pub(super) mod http;
+mod placement;
 pub(super) mod schedules;
 
 use std::{
@@ -149,6 +150,7 @@ pub(crate) fn job(job: read::Job) -> v1::Job {
         parent_job_id: job.parent.map(|parent| parent.job.to_string()).unwrap_or_default(),
         parent_task_id: parent_task.map(|(task, _)| task.to_string()).unwrap_or_default(),
         parent_attempt: parent_task.map_or(0, |(_, attempt)| attempt),
+        runner_id: job.pin.unwrap_or_default(),
     }
 }
 
@@ -319,11 +321,14 @@ pub(crate) fn job_config(config: &JobConfig) -> v1::JobConfig {
         task_defaults: (!none).then(|| v1::TaskDefaults {
             timeout: defaults.timeout.map(duration),
             retry: defaults.retry.as_ref().map(retry),
-            runner: selector(&defaults.match_labels),
+            runner: placement::selector(&defaults.match_labels, &defaults.placement),
             env: unsorted(&defaults.env),
             working_dir: defaults.working_dir.clone(),
             trigger_rule: trigger_rule(defaults.trigger_rule).into(),
             on_failure: on_failure(defaults.on_failure).into(),
+            queue_timeout: defaults.queue_timeout.map(duration),
+            concurrency: defaults.concurrency.as_ref().map(placement::concurrency),
+            priority: defaults.priority.unwrap_or_default(),
         }),
         tasks: config.tasks.iter().map(task_config).collect(),
         fail_fast: config.fail_fast,
@@ -331,6 +336,7 @@ pub(crate) fn job_config(config: &JobConfig) -> v1::JobConfig {
         overlap: schedules::overlap(config.overlap).into(),
         queue_limit: config.queue_limit.unwrap_or_default(),
         start_deadline: config.start_deadline.map(duration),
+        max_active_jobs: config.max_active_jobs.unwrap_or_default(),
         callbacks: config.callbacks.iter().map(callbacks::callback).collect(),
     }
 }
@@ -349,13 +355,15 @@ pub(crate) fn task_config(task: &TaskConfig) -> v1::TaskConfig {
         needs: task.needs.clone(),
         shards: task.shards.as_ref().map(shards),
         timeout: task.timeout.map(duration),
-        runner: selector(&task.match_labels),
+        runner: placement::selector(&task.match_labels, &task.placement),
         retry: task.retry.as_ref().map(retry),
         trigger_rule: trigger_rule(task.trigger_rule).into(),
         when: task.when.clone(),
         on_failure: on_failure(task.on_failure).into(),
         enabled: task.enabled,
         priority: task.priority,
+        queue_timeout: task.queue_timeout.map(duration),
+        concurrency: task.concurrency.as_ref().map(placement::concurrency),
         callbacks: task.callbacks.iter().map(callbacks::callback).collect(),
     }
 }
@@ -373,10 +381,6 @@ fn shards(shards: &Shards) -> v1::Shards {
 fn retry(retry: &Retry) -> v1::Retry {
     let delay = Some(retry.delay).filter(|delay| !delay.is_zero()).map(duration);
     v1::Retry { max_attempts: retry.max_attempts, delay }
-}
-
-fn selector(labels: &BTreeMap<String, String>) -> Option<v1::RunnerSelector> {
-    (!labels.is_empty()).then(|| v1::RunnerSelector { match_labels: unsorted(labels) })
 }
 
 fn trigger_rule(rule: Option<TriggerRule>) -> v1::TriggerRule {
@@ -411,14 +415,19 @@ pub(crate) fn read_job_config(field: &str, config: v1::JobConfig) -> Result<JobC
     let mut reader = Reader::default();
     let defaults = config.task_defaults.unwrap_or_default();
     let inside = format!("{field}.task_defaults");
+    let (match_labels, placement) = reader.selector(&format!("{inside}.runner"), defaults.runner);
     let task_defaults = TaskDefaults {
         timeout: reader.duration(format!("{inside}.timeout"), defaults.timeout),
         retry: reader.retry(&format!("{inside}.retry"), defaults.retry),
-        match_labels: sorted(defaults.runner.unwrap_or_default().match_labels),
+        match_labels,
         env: sorted(defaults.env),
         working_dir: defaults.working_dir,
         trigger_rule: reader.trigger_rule(format!("{inside}.trigger_rule"), defaults.trigger_rule),
         on_failure: reader.on_failure(format!("{inside}.on_failure"), defaults.on_failure),
+        placement,
+        queue_timeout: reader.duration(format!("{inside}.queue_timeout"), defaults.queue_timeout),
+        concurrency: defaults.concurrency.map(placement::read_concurrency),
+        priority: Some(defaults.priority).filter(|priority| *priority != 0),
     };
     let tasks = config.tasks.into_iter().enumerate();
     let tasks = tasks.map(|(position, task)| reader.task(&format!("{field}.tasks[{position}]"), task)).collect();
@@ -441,6 +450,7 @@ pub(crate) fn read_job_config(field: &str, config: v1::JobConfig) -> Result<JobC
         overlap,
         queue_limit: Some(config.queue_limit).filter(|limit| *limit > 0),
         start_deadline: reader.duration(format!("{field}.start_deadline"), config.start_deadline),
+        max_active_jobs: Some(config.max_active_jobs).filter(|limit| *limit > 0),
         callbacks,
     };
     if reader.violations.is_empty() { Ok(config) } else { Err(reader.violations) }
@@ -463,6 +473,7 @@ impl Reader {
                 Target::default()
             }
         };
+        let (match_labels, placement) = self.selector(&format!("{field}.runner"), task.runner);
         TaskConfig {
             name: task.name,
             target,
@@ -471,13 +482,16 @@ impl Reader {
             needs: task.needs,
             shards: task.shards.and_then(|shards| self.shards(&format!("{field}.shards"), shards)),
             timeout: self.duration(format!("{field}.timeout"), task.timeout),
-            match_labels: sorted(task.runner.unwrap_or_default().match_labels),
+            match_labels,
             retry: self.retry(&format!("{field}.retry"), task.retry),
             trigger_rule: self.trigger_rule(format!("{field}.trigger_rule"), task.trigger_rule),
             when: task.when,
             on_failure: self.on_failure(format!("{field}.on_failure"), task.on_failure),
             enabled: task.enabled,
             priority: task.priority,
+            placement,
+            queue_timeout: self.duration(format!("{field}.queue_timeout"), task.queue_timeout),
+            concurrency: task.concurrency.map(placement::read_concurrency),
             callbacks: self.callbacks(&format!("{field}.callbacks"), task.callbacks),
         }
     }
@@ -536,7 +550,7 @@ mod tests {
     use crate::domain::{
         callback::Event,
         definition::{
-            Callback, Http, Overlap, Redirects, Schedule,
+            Callback, Concurrency, Http, Overlap, Redirects, Schedule,
             callback::{Action, Email, StartJob, Webhook},
         },
         schedule::{After, Misfire, RuleSpec, Spec},
@@ -625,7 +639,10 @@ mod tests {
             when: "true".to_owned(),
             on_failure: None,
             enabled: Some(false),
-            priority: -7,
+            priority: Some(-7),
+            placement: placement::full(),
+            queue_timeout: Some(Duration::from_mins(9)),
+            concurrency: Some(Concurrency { key: "db".to_owned(), limit: 2 }),
             callbacks: full_callbacks(),
         });
         tasks.push(TaskConfig { name: "ask".to_owned(), target: full_http(), ..TaskConfig::default() });
@@ -643,6 +660,10 @@ mod tests {
                 working_dir: "d".to_owned(),
                 trigger_rule: Some(TriggerRule::AllDone),
                 on_failure: Some(OnFailure::Stop),
+                placement: placement::full(),
+                queue_timeout: Some(Duration::from_mins(8)),
+                concurrency: Some(Concurrency { key: "api".to_owned(), limit: 7 }),
+                priority: Some(9),
             },
             tasks,
             fail_fast: true,
@@ -650,6 +671,7 @@ mod tests {
             overlap: Some(Overlap::Queue),
             queue_limit: Some(3),
             start_deadline: Some(Duration::from_secs(90)),
+            max_active_jobs: Some(4),
             callbacks: full_callbacks(),
         }
     }
@@ -676,6 +698,11 @@ mod tests {
         config.tasks[0].target = None;
         config.tasks[1].trigger_rule = 99;
         config.tasks[2].on_failure = 77;
+        config.tasks[4].runner = Some(v1::RunnerSelector {
+            routing: 88,
+            match_expressions: vec![v1::LabelExpression { operator: 66, ..v1::LabelExpression::default() }],
+            ..v1::RunnerSelector::default()
+        });
         if let Some(v1::task_config::Target::Http(http)) = &mut config.tasks[12].target {
             http.redirects = 66;
             http.read_timeout = Some(prost_types::Duration { seconds: 0, nanos: -1 });
@@ -693,6 +720,8 @@ mod tests {
                 "config.tasks[1].trigger_rule",
                 "config.tasks[2].on_failure",
                 "config.tasks[3].shards",
+                "config.tasks[4].runner.match_expressions[0].operator",
+                "config.tasks[4].runner.routing",
                 "config.timeout"
             ]
         );

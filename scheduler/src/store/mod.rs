@@ -1,17 +1,22 @@
 //! What is written. Each question and each transition has a named function; rows turn into domain values at the door.
 
+pub mod alarm;
 pub mod audit;
 pub mod backfill;
 pub mod calendar;
 pub mod callback;
+pub mod concurrency;
 pub mod config;
 mod entity;
 mod error;
+#[cfg(test)]
+mod index_use;
 #[cfg(test)]
 mod interleaving;
 pub mod job;
 pub mod log;
 mod open;
+pub mod place;
 pub mod read;
 mod reader;
 pub mod repair;
@@ -65,10 +70,16 @@ pub struct Store {
     definitions: Arc<read::Definitions>,
     /// Held for as long as the store is open; keeps a second scheduler away from a SQLite file.
     _lock: Option<Arc<File>>,
-    /// How far a test has set the clock of the database, in microseconds.
-    #[cfg(test)]
-    pub(crate) clock_set: Arc<std::sync::atomic::AtomicI64>,
+    /// How far a test has set the clock of the database.
+    #[cfg_attr(not(test), allow(dead_code, reason = "tests alone set the clock"))]
+    pub(crate) clock_set: ClockSet,
 }
+
+/// Microseconds that a test has set the clock of the database by; nothing outside of tests.
+#[cfg(test)]
+pub(crate) type ClockSet = Arc<std::sync::atomic::AtomicI64>;
+#[cfg(not(test))]
+pub(crate) type ClockSet = ();
 
 impl Store {
     /// Opens the database, makes it if there is none (SQLite), and brings its tables up to date.

@@ -138,6 +138,10 @@ pub struct Changed<'a> {
 /// text stands in the question, and with values instead of parameters.
 pub(super) const HOLDS_SLOT: &str = "state IN ('DISPATCHED', 'RUNNING', 'TERMINATING')";
 
+/// [`rank`](crate::domain::placement::rank) as the index over queued tasks has it: the ageing is written as a number,
+/// since an index is found by its very text.
+pub(super) const RANK: &str = "(queued_at - priority * CAST(60000000 AS bigint))";
+
 pub(super) const COLUMNS: &str = "task.id, task.job_id, task.task_config_id, task.node, task.kind, task.group_id,
     task.shard_index, task.shard_count, task.shard_item, task.state, task.reason, task.skip_cause, task.attempt,
     task.lease, task.priority, task.class, task.not_before, task.runner_id, task.slot, task.session_id, task.deaths,
@@ -284,16 +288,18 @@ pub async fn outputs(tx: &Tx, nodes: &[(Uuid, u32)]) -> Result<Vec<(Uuid, u32, T
         .collect()
 }
 
-/// The classes of the tasks that are queued. Each is found by one step into the index, however many tasks it has.
-pub async fn queued_classes(tx: &Tx, limit: u32) -> Result<Vec<String>, Error> {
+/// The classes of the tasks that are queued, in their order, after the one given. Each is found by one step into the index,
+/// however many tasks it has.
+pub async fn queued_classes(tx: &Tx, after: &str, limit: u32) -> Result<Vec<String>, Error> {
     let text = "WITH RECURSIVE classes (class) AS (
-                    SELECT min(class) FROM task WHERE state = 'QUEUED'
+                    SELECT min(class) FROM task WHERE state = 'QUEUED' AND class > :after
                     UNION ALL
                     SELECT (SELECT min(task.class) FROM task WHERE task.state = 'QUEUED' AND task.class > classes.class)
                     FROM classes WHERE classes.class IS NOT NULL
                 )
                 SELECT class FROM classes WHERE class IS NOT NULL LIMIT :limit";
-    let rows = tx.query(sql::statement(tx.backend(), text, &[("limit", i64::from(limit).into())])).await?;
+    let params = [("after", after.into()), ("limit", i64::from(limit).into())];
+    let rows = tx.query(sql::statement(tx.backend(), text, &params)).await?;
     rows.iter().map(|row| row.column("class")).collect()
 }
 
@@ -320,9 +326,18 @@ pub async fn lock_queued(
     }
     let text = format!(
         "SELECT {COLUMNS} FROM task WHERE state = 'QUEUED' AND class = :class AND not_before <= :now
-         ORDER BY priority DESC, queued_at, id LIMIT :limit {{skip_locked}}"
+         ORDER BY {RANK}, id LIMIT :limit {{skip_locked}}"
     );
     read_all(&tx.query(sql::statement(tx.backend(), &text, &params)).await?)
+}
+
+/// Tasks of a class that are queued since this time or longer: id and job. Nothing is locked.
+pub async fn queued_before(tx: &Tx, class: &str, before: Timestamp, limit: u32) -> Result<Vec<(Uuid, Uuid)>, Error> {
+    let text = "SELECT id, job_id FROM task WHERE state = 'QUEUED' AND class = :class AND queued_at <= :before
+                ORDER BY id LIMIT :limit";
+    let params = [("class", class.into()), ("before", before.0.into()), ("limit", i64::from(limit).into())];
+    let rows = tx.query(sql::statement(tx.backend(), text, &params)).await?;
+    rows.iter().map(|row| Ok((row.column("id")?, row.column("job_id")?))).collect()
 }
 
 /// When the next task that waits for a retry may be picked.

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 use chrono::{DateTime, SecondsFormat, Utc};
 
 use super::{
-    Callback, Http, JobConfig, Retry, Shards, Split, Target, TaskConfig, TaskDefaults,
+    Callback, Concurrency, Http, JobConfig, Retry, Shards, Split, Target, TaskConfig, TaskDefaults,
     callback::{Action, Email, StartJob, Webhook},
     span,
 };
@@ -89,13 +89,26 @@ fn head(config: &JobConfig) -> Vec<Field> {
         overlap,
         queue_limit,
         start_deadline,
+        max_active_jobs,
         callbacks,
     } = config;
     let mut fields = vec![field("namespace", namespace.clone()), field("name", name.clone())];
     pairs(&mut fields, "labels", labels);
     pairs(&mut fields, "params", params);
     fields.extend(timeout.map(|timeout| field("timeout", span::format(timeout))));
-    let TaskDefaults { timeout, retry, match_labels, env, working_dir, trigger_rule, on_failure } = task_defaults;
+    let TaskDefaults {
+        timeout,
+        retry,
+        match_labels,
+        env,
+        working_dir,
+        trigger_rule,
+        on_failure,
+        placement,
+        queue_timeout,
+        concurrency,
+        priority,
+    } = task_defaults;
     fields.extend(timeout.map(|timeout| field("task_defaults.timeout", span::format(timeout))));
     self::retry(&mut fields, "task_defaults.retry", retry.as_ref());
     pairs(&mut fields, "task_defaults.runner.match_labels", match_labels);
@@ -103,6 +116,10 @@ fn head(config: &JobConfig) -> Vec<Field> {
     text(&mut fields, "task_defaults.working_dir", working_dir);
     fields.extend(trigger_rule.map(|rule| field("task_defaults.trigger_rule", rule.name().to_owned())));
     fields.extend(on_failure.map(|policy| field("task_defaults.on_failure", policy.name().to_owned())));
+    placement.fields(|name, value| fields.push((format!("task_defaults.{name}"), value)));
+    fields.extend(queue_timeout.map(|timeout| field("task_defaults.queue_timeout", span::format(timeout))));
+    self::concurrency(&mut fields, "task_defaults.concurrency", concurrency.as_ref());
+    fields.extend(priority.map(|priority| field("task_defaults.priority", priority.to_string())));
     if *fail_fast {
         fields.push(field("fail_fast", "true".to_owned()));
     }
@@ -112,6 +129,7 @@ fn head(config: &JobConfig) -> Vec<Field> {
     fields.extend(overlap.map(|policy| field("overlap", policy.name().to_owned())));
     fields.extend(queue_limit.map(|limit| field("queue_limit", limit.to_string())));
     fields.extend(start_deadline.map(|deadline| field("start_deadline", span::format(deadline))));
+    fields.extend(max_active_jobs.map(|limit| field("max_active_jobs", limit.to_string())));
     self::callbacks(&mut fields, callbacks);
     fields
 }
@@ -187,6 +205,9 @@ fn fields(task: &TaskConfig) -> Vec<Field> {
         on_failure,
         enabled,
         priority,
+        placement,
+        queue_timeout,
+        concurrency,
         callbacks,
     } = task;
     let mut fields = match target {
@@ -217,9 +238,10 @@ fn fields(task: &TaskConfig) -> Vec<Field> {
     text(&mut fields, "when", when);
     fields.extend(on_failure.map(|policy| field("on_failure", policy.name().to_owned())));
     fields.extend(enabled.map(|enabled| field("enabled", enabled.to_string())));
-    if *priority != 0 {
-        fields.push(field("priority", priority.to_string()));
-    }
+    fields.extend(priority.map(|priority| field("priority", priority.to_string())));
+    placement.fields(|name, value| fields.push((name.to_owned(), value)));
+    fields.extend(queue_timeout.map(|timeout| field("queue_timeout", span::format(timeout))));
+    self::concurrency(&mut fields, "concurrency", concurrency.as_ref());
     self::callbacks(&mut fields, callbacks);
     fields
 }
@@ -301,6 +323,13 @@ fn retry(fields: &mut Vec<Field>, name: &str, retry: Option<&Retry>) {
     if let Some(Retry { max_attempts, delay }) = retry {
         fields.push((format!("{name}.max_attempts"), max_attempts.to_string()));
         fields.push((format!("{name}.delay"), span::format(*delay)));
+    }
+}
+
+fn concurrency(fields: &mut Vec<Field>, name: &str, concurrency: Option<&Concurrency>) {
+    if let Some(Concurrency { key, limit }) = concurrency {
+        fields.push((format!("{name}.key"), key.clone()));
+        fields.push((format!("{name}.limit"), limit.to_string()));
     }
 }
 

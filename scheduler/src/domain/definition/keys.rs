@@ -3,9 +3,13 @@
 use super::{
     OnFailure, Overlap, Redirects, TriggerRule,
     http::{METHODS, RESPONSES},
-    limits::{ATTEMPTS, PERCENTS, PRIORITIES, QUEUE_LIMITS, SHARDS_MAX},
+    limits::{AT_ONCE, ATTEMPTS, PERCENTS, PRIORITIES, QUEUE_LIMITS, SHARDS_MAX},
 };
-use crate::domain::{callback::Event, schedule::CATCHUP_LIMIT_MAX};
+use crate::domain::{
+    callback::Event,
+    placement::{Operator, Routing},
+    schedule::CATCHUP_LIMIT_MAX,
+};
 
 /// The keys of one kind of map.
 pub(super) struct Object {
@@ -94,6 +98,16 @@ const OVERLAPS: &[&str] = &{
     names
 };
 
+const ROUTINGS: &[&str] = &{
+    let mut names = [""; Routing::ALL.len()];
+    let mut place = 0;
+    while place < names.len() {
+        names[place] = Routing::ALL[place].name();
+        place += 1;
+    }
+    names
+};
+
 const REDIRECTS: &[&str] = &{
     let mut names = [""; Redirects::ALL.len()];
     let mut place = 0;
@@ -113,6 +127,18 @@ const EVENTS: &[&str] = &{
     }
     names
 };
+
+const OPERATORS: &[&str] = &{
+    let mut names = [""; Operator::ALL.len()];
+    let mut place = 0;
+    while place < names.len() {
+        names[place] = Operator::ALL[place].name();
+        place += 1;
+    }
+    names
+};
+
+const PRIORITY: Shape = Shape::Integer(*PRIORITIES.start() as i64, *PRIORITIES.end() as i64);
 
 const ON_FAILURE: Shape = Shape::Word(ON_FAILURES, &["transfer", "retry_then_transfer"]);
 
@@ -153,10 +179,15 @@ pub(super) const JOB_CONFIG: Object = Object {
             Shape::Span,
             "How long after its fire a job that waited may still start, with `overlap: queue`; unset means for ever.",
         ),
+        key(
+            "max_active_jobs",
+            Shape::Integer(*AT_ONCE.start() as i64, *AT_ONCE.end() as i64),
+            "How many jobs of this config may run at once, those that a person starts included; unset means any number.",
+        ),
         key("callbacks", Shape::Objects(&CALLBACK), "What is told to others about its jobs; at most 16."),
     ],
     choice: None,
-    later: &["max_active_jobs", "concurrency", "after_jobs", "enabled", "warn_after", "retention"],
+    later: &["after_jobs", "enabled", "warn_after", "retention"],
 };
 
 /// An item of `schedules`.
@@ -231,9 +262,12 @@ pub(super) const TASK_DEFAULTS: Object = Object {
         key("working_dir", Shape::Text, "Where a task runs, relative to the runner's --work-dir."),
         key("trigger_rule", Shape::Word(TRIGGER_RULES, &[]), "When a task may start, given how its parents ended."),
         key("on_failure", ON_FAILURE, "What a failure of a task does to its job."),
+        key("queue_timeout", Shape::Span, "How long a task may wait for a runner; unset means for ever."),
+        key("concurrency", Shape::Object(&CONCURRENCY), "What tasks share with tasks of any job config."),
+        key("priority", PRIORITY, "Higher goes first among the tasks a runner could take; 0 by default."),
     ],
     choice: None,
-    later: &["callbacks", "when_cut_off", "queue_timeout", "warn_after", "concurrency", "routing", "max_log_bytes"],
+    later: &["callbacks", "when_cut_off", "warn_after", "max_log_bytes"],
 };
 
 /// An item of `tasks`.
@@ -277,24 +311,24 @@ pub(super) const TASK_CONFIG: Object = Object {
         key("enabled", Shape::Flag, "False skips the task in every job; unset means true."),
         key(
             "priority",
-            Shape::Integer(*PRIORITIES.start() as i64, *PRIORITIES.end() as i64),
-            "Higher goes first among the tasks a runner could take; 0 by default.",
+            PRIORITY,
+            "Higher goes first among the tasks a runner could take; 0 by default. A minute of waiting makes up for one \
+             point.",
+        ),
+        key(
+            "queue_timeout",
+            Shape::Span,
+            "How long the task may wait for a runner each time it is QUEUED; unset means for ever. Then it is FAILED.",
+        ),
+        key(
+            "concurrency",
+            Shape::Object(&CONCURRENCY),
+            "What the task shares with tasks of any job config of its namespace; unset means nothing.",
         ),
         key("callbacks", Shape::Objects(&CALLBACK), "What is told to others about this task; at most 16."),
     ],
     choice: Some((&["command", "shell", "http"], false)),
-    later: &[
-        "job",
-        "container",
-        "when_cut_off",
-        "queue_timeout",
-        "warn_after",
-        "concurrency",
-        "routing",
-        "min_version",
-        "secrets",
-        "artifacts",
-    ],
+    later: &["job", "container", "when_cut_off", "warn_after", "secrets", "artifacts"],
 };
 
 /// `http`.
@@ -438,9 +472,56 @@ pub(super) const SHARDS: Object = Object {
 /// `runner`.
 pub(super) const RUNNER: Object = Object {
     name: "RunnerSelector",
-    keys: &[key("match_labels", Shape::Pairs, "Every one of these labels must be on the runner with this value.")],
+    keys: &[
+        key("match_labels", Shape::Pairs, "Every one of these labels must be on the runner with this value."),
+        key(
+            "match_expressions",
+            Shape::Objects(&LABEL_EXPRESSION),
+            "Every one of these must hold for the runner's labels; at most 32.",
+        ),
+        key("min_version", Shape::Text, "The oldest version of the runner's software that will do, such as 1.4.0."),
+        key("runners", Shape::Texts, "The ids of the runners that may take the task; unset means any."),
+        key("exclude_runners", Shape::Texts, "The ids of runners that may not take the task."),
+        key(
+            "routing",
+            Shape::Word(ROUTINGS, &[]),
+            "Which of the runners that may take the task and have an idle slot gets it; any when unset.",
+        ),
+        key(
+            "routing_key",
+            Shape::Text,
+            "A template, for `routing: consistent_hash`: tasks with the same text go to the same runner.",
+        ),
+    ],
     choice: None,
-    later: &["match_expressions", "min_version", "routing", "pin"],
+    later: &[],
+};
+
+/// An item of `match_expressions`.
+pub(super) const LABEL_EXPRESSION: Object = Object {
+    name: "LabelExpression",
+    keys: &[
+        key("key", Shape::Text, "The label's key."),
+        key("operator", Shape::Word(OPERATORS, &[]), "How it is compared."),
+        key("values", Shape::Texts, "With what, for in and not_in."),
+    ],
+    choice: None,
+    later: &[],
+};
+
+/// `concurrency`.
+pub(super) const CONCURRENCY: Object = Object {
+    name: "Concurrency",
+    keys: &[
+        key("key", Shape::Text, "The key that only so many tasks may hold at once, taken literally."),
+        key(
+            "limit",
+            Shape::Integer(*AT_ONCE.start() as i64, *AT_ONCE.end() as i64),
+            "How many tasks may hold the key while this one does; of several limits the lowest counts.",
+        ),
+    ],
+    choice: None,
+    later: &[],
 };
 
 /// `retry`.

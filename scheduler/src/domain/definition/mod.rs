@@ -17,6 +17,7 @@ mod fuzz;
 pub mod http;
 mod keys;
 pub mod limits;
+mod placement;
 mod problem;
 mod reader;
 mod schema;
@@ -30,6 +31,7 @@ pub use self::{
     callback::Callback,
     diff::{Difference, diff},
     http::{Http, Redirects},
+    placement::{Concurrency, LabelExpression, Placement},
     problem::{Part, Path, Problem, Span, Step, closest, did_you_mean, render},
     schema::schema,
     validate::validate,
@@ -64,6 +66,8 @@ pub struct JobConfig {
     pub queue_limit: Option<u32>,
     /// How long after its fire a job that waited may still start; `None` means for ever.
     pub start_deadline: Option<Duration>,
+    /// How many of its jobs may run at once; `None` means any number.
+    pub max_active_jobs: Option<u32>,
     /// What is told to others about its jobs.
     pub callbacks: Vec<Callback>,
 }
@@ -96,6 +100,14 @@ pub struct TaskDefaults {
     pub trigger_rule: Option<TriggerRule>,
     /// See [`TaskConfig::on_failure`].
     pub on_failure: Option<OnFailure>,
+    /// See [`TaskConfig::placement`].
+    pub placement: Placement,
+    /// See [`TaskConfig::queue_timeout`].
+    pub queue_timeout: Option<Duration>,
+    /// See [`TaskConfig::concurrency`].
+    pub concurrency: Option<Concurrency>,
+    /// See [`TaskConfig::priority`].
+    pub priority: Option<i32>,
 }
 
 /// One node of the graph.
@@ -128,8 +140,14 @@ pub struct TaskConfig {
     pub on_failure: Option<OnFailure>,
     /// `Some(false)` skips it in every job.
     pub enabled: Option<bool>,
-    /// Higher goes first; -100 to 100.
-    pub priority: i32,
+    /// Higher goes first, -100 to 100; `None` means 0.
+    pub priority: Option<i32>,
+    /// What else a runner must have, and which of those that have it is chosen.
+    pub placement: Placement,
+    /// How long it may wait for a runner; `None` means for ever.
+    pub queue_timeout: Option<Duration>,
+    /// The key that it needs, if it needs one.
+    pub concurrency: Option<Concurrency>,
     /// What is told to others about it.
     pub callbacks: Vec<Callback>,
 }
@@ -388,6 +406,10 @@ impl JobConfig {
                 }
                 task.trigger_rule = task.trigger_rule.or(defaults.trigger_rule);
                 task.on_failure = task.on_failure.or(defaults.on_failure);
+                task.placement.fill(&defaults.placement);
+                task.queue_timeout = task.queue_timeout.or(defaults.queue_timeout);
+                task.concurrency = task.concurrency.or_else(|| defaults.concurrency.clone());
+                task.priority = task.priority.or(defaults.priority);
                 task
             })
             .collect()

@@ -8,6 +8,7 @@ use super::{
     callback::{Action, Email, StartJob, Webhook},
     keys,
     limits::PROBLEMS_MAX,
+    placement,
     problem::{Part, Path, Problem, Span},
     reader::{self, Fields},
     tree::{self, Body, Node},
@@ -117,6 +118,7 @@ fn job_config(mut fields: Fields) -> JobConfig {
         overlap: fields.text("overlap").and_then(|name| Overlap::named(&name)),
         queue_limit: fields.integer("queue_limit").and_then(|number| number.try_into().ok()),
         start_deadline: fields.span("start_deadline"),
+        max_active_jobs: fields.integer("max_active_jobs").and_then(|number| number.try_into().ok()),
         callbacks: fields.objects("callbacks").unwrap_or_default().into_iter().map(callback).collect(),
     }
 }
@@ -155,18 +157,24 @@ fn schedule(mut fields: Fields) -> Schedule {
 }
 
 fn task_defaults(mut fields: Fields) -> TaskDefaults {
+    let (match_labels, placement) = placement::runner(fields.object("runner"));
     TaskDefaults {
         timeout: fields.span("timeout"),
         retry: fields.object("retry").map(retry),
-        match_labels: fields.object("runner").and_then(|mut runner| runner.pairs("match_labels")).unwrap_or_default(),
+        match_labels,
         env: fields.pairs("env").unwrap_or_default(),
         working_dir: fields.text("working_dir").unwrap_or_default(),
         trigger_rule: fields.text("trigger_rule").and_then(|name| TriggerRule::named(&name)),
         on_failure: fields.text("on_failure").and_then(|name| OnFailure::named(&name)),
+        placement,
+        queue_timeout: fields.span("queue_timeout"),
+        concurrency: fields.object("concurrency").map(placement::concurrency),
+        priority: fields.integer("priority").and_then(|number| number.try_into().ok()),
     }
 }
 
 fn task_config(mut fields: Fields) -> TaskConfig {
+    let (match_labels, placement) = placement::runner(fields.object("runner"));
     let command = fields.texts("command");
     let shell = fields.text("shell").map(Target::Shell);
     let http = fields.object("http").map(|fields| Target::Http(Box::new(self::http(fields))));
@@ -178,13 +186,16 @@ fn task_config(mut fields: Fields) -> TaskConfig {
         needs: fields.texts("needs").unwrap_or_default(),
         shards: fields.object("shards").and_then(shards),
         timeout: fields.span("timeout"),
-        match_labels: fields.object("runner").and_then(|mut runner| runner.pairs("match_labels")).unwrap_or_default(),
+        match_labels,
         retry: fields.object("retry").map(retry),
         trigger_rule: fields.text("trigger_rule").and_then(|name| TriggerRule::named(&name)),
         when: fields.text("when").unwrap_or_default(),
         on_failure: fields.text("on_failure").and_then(|name| OnFailure::named(&name)),
         enabled: fields.flag("enabled"),
-        priority: fields.integer("priority").and_then(|number| number.try_into().ok()).unwrap_or_default(),
+        priority: fields.integer("priority").and_then(|number| number.try_into().ok()),
+        placement,
+        queue_timeout: fields.span("queue_timeout"),
+        concurrency: fields.object("concurrency").map(placement::concurrency),
         callbacks: fields.objects("callbacks").unwrap_or_default().into_iter().map(callback).collect(),
     }
 }

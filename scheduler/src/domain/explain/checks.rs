@@ -1,6 +1,8 @@
 //! The checks of a task, in the order in which it passes them.
 
-use super::{Facts, Verdict, are, counted, runners, some, spell};
+use std::fmt::Write as _;
+
+use super::{Facts, Verdict, are, counted, placing, runners, some, spell};
 use crate::domain::{
     gate::{Gate, Outcome, closed_because, counts_as},
     job::JobState,
@@ -10,7 +12,7 @@ use crate::domain::{
 type Check = fn(&Facts<'_>) -> Verdict;
 
 /// Every check, in order.
-pub(super) const WAY: [(&str, Check); 15] = [
+pub(super) const WAY: [(&str, Check); 21] = [
     ("parents", parents),
     ("job", job),
     ("enabled", enabled),
@@ -20,9 +22,15 @@ pub(super) const WAY: [(&str, Check); 15] = [
     ("queue", queue),
     ("capability", runners::capability),
     ("pin", runners::pin),
+    ("named runners", placing::named),
+    ("excluded runners", placing::excluded),
+    ("failed runners", placing::spent),
+    ("version", placing::version),
     ("labels", runners::labels),
+    ("expressions", placing::expressions),
     ("runners", runners::ready),
     ("schedulers", runners::schedulers),
+    ("concurrency", placing::concurrency),
     ("slots", runners::slots),
     ("dispatch", dispatch),
     ("work", work),
@@ -170,11 +178,16 @@ fn retry_delay(facts: &Facts<'_>) -> Verdict {
 
 fn queue(facts: &Facts<'_>) -> Verdict {
     let Some(queue) = &facts.queue else { return runners::not_queued(facts) };
-    Verdict::passed(match (queue.ahead, queue.more_ahead) {
+    let mut detail = match (queue.ahead, queue.more_ahead) {
         (0, _) => "first of those that ask for the same".to_owned(),
         (ahead, false) => format!("{} before it", counted(ahead as usize, "task")),
         (ahead, true) => format!("more than {ahead} tasks before it"),
-    })
+    };
+    if let Some((timeout, since)) = facts.config.queue_timeout.zip(facts.task.since) {
+        let left = timeout.saturating_sub(facts.now.since(since));
+        let _ = write!(detail, "; fails in {} unless a runner takes it", spell(left));
+    }
+    Verdict::passed(detail)
 }
 
 fn dispatch(facts: &Facts<'_>) -> Verdict {

@@ -7,6 +7,7 @@
 
 mod checks;
 mod job;
+mod placing;
 mod runners;
 mod summary;
 #[cfg(test)]
@@ -15,14 +16,14 @@ mod tests;
 use std::time::Duration;
 
 pub use self::{
-    job::{JobFacts, explain_job},
+    job::{JobFacts, Waits, explain_job},
     runners::{RunnerFacts, SchedulerFacts},
 };
 use super::{
     definition::{OnFailure, TaskConfig, TriggerRule},
     gate::{End, Gate, Parents, SkipCause, counts_as},
     job::JobState,
-    pick::Class,
+    placement::{Class, Holders},
     task::{Kind, TaskState},
     time::Timestamp,
     timing::Timing,
@@ -200,6 +201,19 @@ pub struct Queue {
     pub ahead: u32,
     /// Whether there are more than were counted.
     pub more_ahead: bool,
+    /// Who holds the key that it needs, if it needs one.
+    pub holders: KeyFacts,
+}
+
+/// What is known of a key that only so many tasks may hold.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct KeyFacts {
+    /// Those that hold it, counted.
+    pub holders: Holders,
+    /// The first few of them, as `JOB/TASK`.
+    pub held_by: Vec<String>,
+    /// The first task in the queue that needs it, if that is another one: as `JOB/TASK`, with its limit.
+    pub first: Option<(String, u32)>,
 }
 
 impl Parent<'_> {

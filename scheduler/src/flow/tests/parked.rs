@@ -13,8 +13,13 @@ impl Scene {
     }
 
     async fn run_of(&self, name: &str) -> Result<Uuid, request::Error> {
-        let order =
-            Run { caller: Caller::default(), namespace: "default".into(), name: name.into(), params: BTreeMap::new() };
+        let order = Run {
+            caller: Caller::default(),
+            namespace: "default".into(),
+            name: name.into(),
+            params: BTreeMap::new(),
+            runner: None,
+        };
         self.engine.run(order).await
     }
 

@@ -9,6 +9,7 @@ use crate::{
     flow::{
         batch::{Context, Input},
         order::{Order, OrderAnswer},
+        picker::Memory,
         plan::Plans,
         sessions::{Given, Opening, Session, ToEnd},
         turn::within,
@@ -125,6 +126,7 @@ async fn a_stop_comes_to_its_end_although_requests_keep_coming() {
                         namespace: "default".into(),
                         name: "job".into(),
                         params: BTreeMap::new(),
+                        runner: None,
                     };
                     while engine.run(order()).await.is_ok() {}
                 })
@@ -161,6 +163,7 @@ async fn a_version_that_was_never_committed_is_not_planned_for() {
         timing: timing(),
         scheduler: Uuid::now_v7(),
         plans: Plans::default(),
+        memory: Memory::default(),
         clustered: false,
     };
     let apply = |name: &str| {
@@ -170,7 +173,13 @@ async fn a_version_that_was_never_committed_is_not_planned_for() {
     };
     let run = || {
         let caller = Caller::default();
-        Order::Run(Run { caller, namespace: "default".into(), name: "job".into(), params: BTreeMap::new() })
+        Order::Run(Run {
+            caller,
+            namespace: "default".into(),
+            name: "job".into(),
+            params: BTreeMap::new(),
+            runner: None,
+        })
     };
     let turn = |orders| Input { orders, ..Input::default() };
     let (mut ours, mut theirs) = (context(), context());

@@ -32,6 +32,8 @@ pub struct Model {
     pub ended_at: Option<i64>,
     pub deadline_at: Option<i64>,
     pub waiting: bool,
+    pub held: bool,
+    pub runner: Option<String>,
     pub stopping: bool,
     pub timed_out: bool,
     pub expanded: i32,

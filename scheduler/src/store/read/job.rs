@@ -47,6 +47,12 @@ pub struct Job {
     pub ended_at: Option<Timestamp>,
     /// When it runs out of time.
     pub deadline_at: Option<Timestamp>,
+    /// It waits for the end of the jobs before it, or for a place.
+    pub waiting: bool,
+    /// It waits for a place among the jobs of its config that may run.
+    pub held: bool,
+    /// The one runner that may take its tasks.
+    pub pin: Option<String>,
     /// What has not started will not start.
     pub stopping: bool,
     /// How many nodes its graph has.
@@ -163,6 +169,9 @@ impl TryFrom<job::Model> for Job {
             started_at: row.started_at.map(Timestamp),
             ended_at: row.ended_at.map(Timestamp),
             deadline_at: row.deadline_at.map(Timestamp),
+            waiting: row.waiting,
+            held: row.held,
+            pin: row.runner,
             stopping: row.stopping,
             tasks_total: row.tasks_total.cast_unsigned(),
             tasks_ended: row.tasks_ended.cast_unsigned(),

@@ -16,7 +16,7 @@ use crate::{
     domain::{
         definition::TaskConfig,
         gate::{Parents, SkipCause},
-        pick::Class,
+        placement::Class,
         task::{Kind, TaskState},
         time::Timestamp,
     },
@@ -102,6 +102,8 @@ pub struct Task {
     pub parents: Parents,
     /// What a runner must have to take it.
     pub class: Option<Class>,
+    /// Higher goes first.
+    pub priority: i32,
     /// The job's seq at its last change.
     pub seq: u64,
     /// Its shards by state, if it is a group.
@@ -467,6 +469,7 @@ fn shown(row: task::Model, config: Option<&TaskConfig>, shard_states: BTreeMap<T
             skipped: row.parents_skipped.cast_unsigned(),
         },
         class: Class::parse(&row.class),
+        priority: row.priority,
         needs: config.map(|config| config.needs.clone()).unwrap_or_default(),
         seq: row.seq.cast_unsigned(),
         shard_states,

@@ -77,6 +77,8 @@ async fn job_of(tx: &Tx, config: Uuid, name: &str, state: JobState, created_at: 
         ended_at: None,
         deadline_at: None,
         waiting: false,
+        held: false,
+        runner: None,
         stopping: false,
         timed_out: false,
         expanded: 2,

@@ -6,6 +6,7 @@
 mod callbacks;
 mod http;
 mod names;
+mod placement;
 mod schedules;
 mod sizes;
 mod texts;
@@ -14,8 +15,8 @@ pub(super) use self::names::check as check_name;
 use super::{
     JobConfig, Retry, Shards, Split, Target, TaskConfig,
     limits::{
-        ATTEMPTS, EDGES_MAX, LABEL_MAX, LABELS_MAX, PATH_MAX, PERCENTS, PRIORITIES, PROBLEMS_MAX, SHARDS_MAX,
-        SHARDS_TOTAL_MAX, SPAN_MAX, TASKS_MAX,
+        ATTEMPTS, EDGES_MAX, LABEL_MAX, LABELS_MAX, PATH_MAX, PERCENTS, PROBLEMS_MAX, SHARDS_MAX, SHARDS_TOTAL_MAX,
+        SPAN_MAX, TASKS_MAX,
     },
     problem::{Part, Path, Problem},
     span,
@@ -33,6 +34,7 @@ pub fn validate(config: &JobConfig) -> Vec<Problem> {
     timeout(config.timeout, &root.key("timeout"), &mut problems);
     defaults(config, &root.key("task_defaults"), &mut problems);
     schedules::check(config, &mut problems);
+    placement::job(config, &root, &mut problems);
     callbacks::check(config, &mut problems);
 
     let tasks = root.key("tasks");
@@ -50,6 +52,7 @@ pub fn validate(config: &JobConfig) -> Vec<Problem> {
         }
         shards_together(&config.tasks, &mut problems);
         sizes::commands(config, &mut problems);
+        placement::together(config, &config.resolved(), &mut problems);
         texts::check(config, graph.as_ref(), &mut problems);
     }
     problems.truncate(PROBLEMS_MAX);
@@ -60,7 +63,14 @@ fn defaults(config: &JobConfig, path: &Path, problems: &mut Vec<Problem>) {
     let defaults = &config.task_defaults;
     timeout(defaults.timeout, &path.key("timeout"), problems);
     retry(defaults.retry.as_ref(), &path.key("retry"), problems);
-    labels(&defaults.match_labels, &path.key("runner").key("match_labels"), problems);
+    let asked = placement::Asked {
+        match_labels: &defaults.match_labels,
+        placement: &defaults.placement,
+        queue_timeout: defaults.queue_timeout,
+        concurrency: defaults.concurrency.as_ref(),
+        priority: defaults.priority,
+    };
+    asked.check(path, problems);
     sizes::env(&defaults.env, &path.key("env"), problems);
     working_dir(&defaults.working_dir, &path.key("working_dir"), problems);
 }
@@ -74,12 +84,15 @@ fn task(task: &TaskConfig, config: &JobConfig, path: &Path, problems: &mut Vec<P
         self::shards(shards, &path.key("shards"), problems);
     }
     timeout(task.timeout, &path.key("timeout"), problems);
-    labels(&task.match_labels, &path.key("runner").key("match_labels"), problems);
     retry(task.retry.as_ref(), &path.key("retry"), problems);
-    if !PRIORITIES.contains(&task.priority) {
-        let message = format!("a priority is from {} to {}", PRIORITIES.start(), PRIORITIES.end());
-        problems.push(Problem::new(path.key("priority"), message));
-    }
+    let asked = placement::Asked {
+        match_labels: &task.match_labels,
+        placement: &task.placement,
+        queue_timeout: task.queue_timeout,
+        concurrency: task.concurrency.as_ref(),
+        priority: task.priority,
+    };
+    asked.check(path, problems);
 }
 
 fn target(task: &TaskConfig, config: &JobConfig, path: &Path, problems: &mut Vec<Problem>) {

@@ -361,7 +361,7 @@ fn a_message_gets_the_same_answers_with_paths() {
         tasks: vec![TaskConfig {
             name: "a".to_owned(),
             target: Target::Command(vec!["echo".to_owned(), "{{ params.x }}".to_owned()]),
-            priority: 1_000,
+            priority: Some(1_000),
             ..TaskConfig::default()
         }],
         ..JobConfig::default()

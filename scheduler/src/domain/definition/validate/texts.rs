@@ -77,6 +77,7 @@ impl Checker<'_> {
     /// A default of the environment must make sense for every task that takes it over; the first for which it does not is told.
     fn defaults(&mut self) {
         let path = Path::default().key("task_defaults").key("env");
+        self.default_routing_key();
         for (name, value) in &self.config.task_defaults.env {
             let here = path.key(name.clone());
             let references = self.template(value, &here);
@@ -94,6 +95,26 @@ impl Checker<'_> {
                 if self.problems.len() > before {
                     break;
                 }
+            }
+        }
+    }
+
+    /// So must a default of the routing key.
+    fn default_routing_key(&mut self) {
+        let key = &self.config.task_defaults.placement.routing_key;
+        if !template::is_template(key) {
+            return;
+        }
+        let here = Path::default().key("task_defaults").key("runner").key("routing_key");
+        let references = self.template(key, &here);
+        let before = self.problems.len();
+        for (node, task) in (0..).zip(&self.config.tasks) {
+            let has_its_own = task.placement.routing.is_some() || !task.placement.routing_key.is_empty();
+            for reference in references.iter().filter(|_| !has_its_own) {
+                self.name(reference, attempt(task), Some(node), &here);
+            }
+            if self.problems.len() > before {
+                break;
             }
         }
     }
@@ -121,6 +142,7 @@ impl Checker<'_> {
         for (name, value) in &task.env {
             self.task_template(value, attempt(task), node, || path.key("env").key(name.clone()));
         }
+        self.task_template(&task.placement.routing_key, attempt(task), node, || path.key("runner").key("routing_key"));
         if let Some(Split::Items(items)) = task.shards.as_ref().map(|shards| &shards.split) {
             self.task_template(items, Context::Task, node, || path.key("shards").key("items"));
         }
