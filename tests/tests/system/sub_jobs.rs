@@ -64,8 +64,7 @@ stories! {
     async fn a_terminated_plan_is_over_when_the_last_process_of_its_jobs_is_gone(world: World) {
         let cluster = world.runner(RunnerSpec::named("one")).start().await;
         let marks = cluster.marks("work");
-        // It takes its time to end.
-        let script = format!("trap 'sleep 1; {}; exit 0' TERM; {}; while true; do sleep 0.1; done", marks.line("over"), marks.line("begin"));
+        let script = format!("trap '{}; exit 0' TERM; {}; while true; do sleep 0.1; done", marks.line("over"), marks.line("begin"));
         let source = format!(
             "name: plan\ntasks: [{{name: load, job: {{name: load}}}}]\n---\nname: load\ntasks:\n- name: work\n  shell: |\n    {script}\n"
         );
@@ -103,7 +102,7 @@ stories! {
         let source = format!(
             "name: plan\ntasks:\n- {{name: load, shards: {{count: 3}}, job: {{name: load}}}}\n- {{name: after, needs: [load], shell: '{}'}}\n---\n\
              name: load\ntasks:\n- name: work\n  shell: |\n    {}\n",
-            marks.line("after"), marks.around(&gate.wait())
+            marks.line("after"), marks.around(&gate.wait()).replace('\n', "\n    ")
         );
         let id = cluster.run(&source).await;
         marks.reach("begin", 3).await;
