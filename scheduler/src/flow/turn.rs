@@ -15,6 +15,7 @@ use uuid::Uuid;
 use super::{
     backfill,
     batch::{Agenda, Context, Input, Output, Reset},
+    callbacker,
     data::Data,
     dispatcher, expander, gates,
     order::Order,
@@ -78,6 +79,7 @@ async fn run(context: &mut Context, input: &Input) -> Result<Output, store::Erro
     let mut wanted: BTreeSet<Uuid> = input.facts.iter().map(|fact| fact.job_id).collect();
     wanted.extend(input.orders.iter().filter_map(Order::job));
     wanted.extend(dispatcher::jobs_of(&tx, input, &silent).await?);
+    wanted.extend(callbacker::jobs_of(input));
     wanted.extend(trigger::jobs_of(&tx, &fires).await?);
     let mut laid_aside = BTreeSet::new();
     if input.look.is_some() {
@@ -112,11 +114,15 @@ async fn run(context: &mut Context, input: &Input) -> Result<Output, store::Erro
     output.more |= backfill::pass(&tx, &mut work, backfills).await?;
     dispatcher::pass(&tx, context, &mut work, input, &runners, &mut output).await?;
     reaper::pass(&tx, context, &mut work, input.sweep, &silent, &runners, &mut output).await?;
+    callbacker::pass(&tx, context, &mut work, input).await?;
     let (opening, more) = expander::pass(&tx, &mut work).await?;
     output.more |= more;
     gates::settle(&tx, &mut work, &mut data, opening).await?;
     output.job_ended = work.ended_a_job();
     output.changed = work.write(&tx).await?;
+    if input.callbacks_room > 0 && (input.callbacks_due || work.has_told()) {
+        callbacker::claim(&tx, context, now, input.callbacks_room, &mut output).await?;
+    }
 
     let mut elsewhere = false;
     for reset in work.tasks().filter(|task| task.state == TaskState::Terminating).filter_map(Reset::of) {
@@ -145,6 +151,7 @@ async fn run(context: &mut Context, input: &Input) -> Result<Output, store::Erro
         }
         output.drained = Some(store::runner::drained_of(&tx, context.scheduler).await?);
         store::request::forget(&tx, now, REQUESTS_FORGOTTEN_MAX).await?;
+        store::callback::forget(&tx, now, REQUESTS_FORGOTTEN_MAX).await?;
     }
     if input.fire || reschedules {
         // What is due still is more than one turn takes, or in the hands of another scheduler.

@@ -1,9 +1,13 @@
 //! Stories of the whole system: real programs on free ports, from the outside.
 
+mod callbacks;
+mod clocks;
+mod crowds;
 mod data;
 mod database;
 mod definitions;
 mod demo;
+mod disks;
 mod errors;
 mod examples;
 mod graphs;
@@ -18,3 +22,7 @@ mod protocol;
 mod restarts;
 mod rules;
 mod schedulers;
+mod schedules;
+mod servers;
+mod slow;
+mod upgrades;

@@ -87,7 +87,13 @@ async fn a_stream_that_was_replaced_elsewhere_keeps_no_work_from_others() {
     let Some(scene) = clustered().await else { return };
     let store = Store::open(&scene.world.settings).await.unwrap();
     let address = "127.0.0.1:7421".to_owned();
-    let (other, _) = Engine::start(Settings { store, timing: timing(), scheduler: Uuid::now_v7(), address });
+    let (other, _) = Engine::start(Settings {
+        store,
+        timing: timing(),
+        scheduler: Uuid::now_v7(),
+        address,
+        courier: crate::flow::courier::Settings::default(),
+    });
     // A stream that looks alive to its scheduler, with more idle slots than anybody has.
     let mut dead = Puppet::dial(&scene, hello("r", "1", 1, 4)).await;
     dead.until_acked().await;
@@ -150,6 +156,7 @@ async fn a_planned_stop_holds_tasks_for_longer_than_they_may_go_on() {
 async fn a_version_that_was_never_committed_is_not_planned_for() {
     let world = testing::sqlite().await;
     let context = || Context {
+        backoff: crate::domain::callback::delivery::Backoff::default(),
         store: world.store.clone(),
         timing: timing(),
         scheduler: Uuid::now_v7(),
@@ -226,4 +233,44 @@ fn a_reset_that_is_asked_for_each_second_is_overdue_all_the_same() {
     }
     let closed = session.check(&timing(), start + Duration::from_secs(11));
     assert_eq!(closed.map(|disconnect| disconnect.reason), Some(DisconnectReason::Unresponsive));
+}
+
+#[test]
+fn a_beat_is_answered_although_a_long_turn_keeps_its_sign_of_life_from_being_committed() {
+    let (mut session, mut frames) = session(1);
+    let start = std::time::Instant::now();
+    let patience = timing().answer_timeout / 2;
+    session.hear(&frame(2, 0, Vec::new()), start);
+    assert!(session.check(&timing(), start + patience).is_none());
+    assert!(frames.try_recv().is_err(), "it may still be committed in time");
+    for late in 1..4 {
+        assert!(session.check(&timing(), start + patience + Duration::from_millis(late)).is_none());
+    }
+    let answer = frames.try_recv().expect("it is answered");
+    assert_eq!((answer.ack, answer.commands), (1, vec![Command::GoOn { degraded: true }]), "the ack has not moved");
+    assert!(frames.try_recv().is_err(), "once");
+    session.seen(2, start + patience * 2);
+    assert_eq!(frames.try_recv().expect("it is acknowledged").ack, 2);
+    assert!(session.check(&timing(), start + patience * 8).is_none());
+    assert!(frames.try_recv().is_err(), "nothing is owed any more");
+}
+
+#[test]
+fn what_waits_for_a_runner_that_does_not_read_is_bounded() {
+    let (mut session, frames) = session(1);
+    let start = std::time::Instant::now();
+    // Its queue is full; whatever it is answered now would wait.
+    for seq in 2..10_000 {
+        session.hear(&frame(seq, 0, Vec::new()), start);
+        session.seen(seq, start);
+    }
+    assert!(session.check(&timing(), start).is_none(), "answers alone are not worth a word each");
+    // It says so much that needs an answer that it is not waited for.
+    for lease in 0..200 {
+        let stray = TaskRef { task: Uuid::nil(), attempt: 1, lease };
+        session.hear(&frame(10_000 + lease, 0, vec![report(0, SlotStatus::Failed, Some(stray))]), start);
+    }
+    let closed = session.check(&timing(), start);
+    assert_eq!(closed.map(|disconnect| disconnect.reason), Some(DisconnectReason::Unresponsive));
+    drop(frames);
 }
