@@ -57,8 +57,8 @@ const ENTRIES: &[Entry] = entries! {
         => "see how it stands: `baton get callbacks --id ID`; a job is started again with `baton run CONFIG`";
     CONTENDED (ABORTED) "other changes of the same rows were in the way"
         => "try again: nothing was changed";
-    EXPIRED (NOT_FOUND) "it was there, and retention removed it"
-        => "keep more: `retention` of the job config, or --retention-age of the scheduler";
+    EXPIRED (NOT_FOUND) "it was there, and is not kept any more, or not all of it"
+        => "make a new job: `baton run CONFIG`";
     GATE_CLOSED (FAILED_PRECONDITION) "run again, the task would only be skipped: a parent's end keeps its gate closed"
         => "run that parent again, or mark it finished";
     GROUP_SKIPPED (FAILED_PRECONDITION) "the sharded task was skipped as a whole, so a shard of it cannot be run again"

@@ -199,8 +199,8 @@ pub enum Error {
         /// What was asked for.
         name: String,
     },
-    /// It was there, and retention removed it.
-    #[error("{kind} {name:?} is not kept any more: retention removed it, or is about to")]
+    /// It was there, and is not kept any more.
+    #[error("{kind} {name:?} is not kept any more, or not all of it")]
     Expired {
         /// "job".
         kind: &'static str,

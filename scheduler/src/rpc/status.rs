@@ -5,7 +5,7 @@
 //! | `INVALID_ARGUMENT` | `INVALID_REQUEST` | fields are wrong; each of them is named |
 //! | `INVALID_ARGUMENT` | `AMBIGUOUS_ID` | a part of an id fits several |
 //! | `NOT_FOUND` | `JOB_NOT_FOUND`, … | there is no such thing; the closest name is told |
-//! | `NOT_FOUND` | `EXPIRED` | it was there, and retention removed it |
+//! | `NOT_FOUND` | `EXPIRED` | it was there, and is not kept any more |
 //! | `ALREADY_EXISTS` | `REQUEST_ID_REUSED` | another request came under this id |
 //! | `FAILED_PRECONDITION` | such as `JOB_ENDED` | the request does not fit what is |
 //! | `ABORTED` | `CONTENDED` | others were in the way; the same may work at once |
@@ -250,10 +250,7 @@ fn not_found(words: &str, reason: &str, next_step: &str, name: &str, suggestion:
 /// What retention removed, or has begun to remove.
 fn expired(words: &str, name: &str) -> Status {
     let name = &cut(name, VALUE_BYTES_MAX);
-    let message = format!(
-        "{words} {name:?} is not kept any more: `retention` of its job config, or the scheduler's --retention-age, says \
-         how long"
-    );
+    let message = format!("{words} {name:?} is not kept any more, or not all of it; make a new one with `baton run`");
     let mut details = details("EXPIRED", [("kind", words.to_owned()), ("name", name.to_owned())]);
     details.set_resource_info(words, name, "", &message);
     status(Code::NotFound, &message, details)
