@@ -19,7 +19,7 @@ impl Scene {
     pub(super) async fn run_job(&self, name: &str) -> Uuid {
         let (caller, params) = (Caller::default(), BTreeMap::new());
         self.engine
-            .run(Run { caller, namespace: "default".into(), name: name.into(), params, runner: Default::default() })
+            .run(Run { caller, namespace: "default".into(), name: name.into(), params, runner: None })
             .await
             .unwrap()
     }

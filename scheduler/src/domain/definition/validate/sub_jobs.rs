@@ -7,6 +7,7 @@ use super::{
     super::{
         JobConfig, Shards, Split, Target, TaskConfig,
         limits::AFTER_JOBS_MAX,
+        placement::Placement,
         problem::{Part, Path, Problem},
     },
     names,
@@ -29,7 +30,7 @@ pub(super) fn task(config: &JobConfig, task: &TaskConfig, path: &Path, problems:
     };
     foreign("env", !task.env.is_empty(), "hand values to the job: job: {params: {…}}");
     foreign("working_dir", !task.working_dir.is_empty(), "set it on the tasks of the job");
-    let placed = !task.match_labels.is_empty() || task.placement != Default::default();
+    let placed = !task.match_labels.is_empty() || task.placement != Placement::default();
     foreign("runner", placed, "set it on the tasks of the job");
     foreign("priority", task.priority.is_some(), "set it on the tasks of the job");
     foreign("concurrency", task.concurrency.is_some(), "set it on the tasks of the job");
