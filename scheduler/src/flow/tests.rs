@@ -47,6 +47,18 @@ struct Scene {
     engine: Engine,
 }
 
+/// What an engine is started with: a scheduler of its own on this store, with a beat so long that nothing is lost by it.
+fn settings(store: store::Store, address: &str) -> Settings {
+    Settings {
+        store,
+        timing: Timing::from_beat(Duration::from_secs(10), Duration::from_secs(10)),
+        scheduler: Uuid::now_v7(),
+        address: address.to_owned(),
+        public_url: format!("http://{address}"),
+        courier: super::courier::Settings::default(),
+    }
+}
+
 impl Scene {
     async fn on_each_database() -> Vec<Self> {
         Self::on_each_database_with(&super::courier::Settings::default()).await
@@ -55,15 +67,8 @@ impl Scene {
     async fn on_each_database_with(courier: &super::courier::Settings) -> Vec<Self> {
         let mut scenes = Vec::new();
         for world in testing::worlds().await {
-            let settings = Settings {
-                store: world.store.clone(),
-                timing: Timing::from_beat(Duration::from_secs(10), Duration::from_secs(10)),
-                scheduler: Uuid::now_v7(),
-                address: "127.0.0.1:7420".to_owned(),
-                public_url: "http://127.0.0.1:7420".to_owned(),
-                courier: courier.clone(),
-            };
-            let (engine, _) = Engine::start(settings);
+            let settings = settings(world.store.clone(), "127.0.0.1:7420");
+            let (engine, _) = Engine::start(Settings { courier: courier.clone(), ..settings });
             scenes.push(Self { world, engine });
         }
         scenes

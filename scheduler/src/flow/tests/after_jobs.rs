@@ -116,15 +116,7 @@ async fn two_that_end_at_once_on_two_schedulers_make_one_job() {
             continue;
         }
         let world = scene.world.again().await;
-        let settings = Settings {
-            store: world.store.clone(),
-            timing: Timing::from_beat(Duration::from_secs(10), Duration::from_secs(10)),
-            scheduler: Uuid::now_v7(),
-            address: "127.0.0.1:7421".to_owned(),
-            courier: crate::flow::courier::Settings::default(),
-            public_url: "http://127.0.0.1:7420".to_owned(),
-        };
-        let (engine, _) = Engine::start(settings);
+        let (engine, _) = Engine::start(settings(world.store.clone(), "127.0.0.1:7421"));
         let other = Scene { world, engine };
         let allow = TWO_AND_ONE.replace("after_jobs", "overlap: allow\nafter_jobs");
         scene.store_file(&allow.replace("tc, shell: 'true'", "tc, enabled: false, shell: 'true'")).await.unwrap();
@@ -167,15 +159,7 @@ async fn an_end_that_was_written_down_is_not_lost_with_its_scheduler() {
         // Told twice, it counts once.
         assert_eq!(after_jobs::note(&tx, &[finished]).await.unwrap(), 0);
         tx.commit().await.unwrap();
-        let settings = Settings {
-            store: scene.world.store.clone(),
-            timing: Timing::from_beat(Duration::from_secs(10), Duration::from_secs(10)),
-            scheduler: Uuid::now_v7(),
-            address: "127.0.0.1:7421".to_owned(),
-            courier: crate::flow::courier::Settings::default(),
-            public_url: "http://127.0.0.1:7420".to_owned(),
-        };
-        let (engine, _) = Engine::start(settings);
+        let (engine, _) = Engine::start(settings(scene.world.store.clone(), "127.0.0.1:7421"));
         let scene = Scene { engine, ..scene };
         tokio::time::timeout(PATIENCE, async {
             while scene.jobs_of("c").await.is_empty() {

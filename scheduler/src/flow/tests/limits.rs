@@ -54,15 +54,8 @@ async fn with_limit_one_and_three_schedulers_never_two_run_at_once() {
     let watch = Arc::new(Watch { running, most, ended: watch::Sender::new(0) });
     let (mut scenes, mut runners) = (Vec::new(), Vec::new());
     for name in ["a", "b", "c"] {
-        let settings = Settings {
-            store: Store::open(&world.settings).await.unwrap(),
-            timing: Timing::from_beat(Duration::from_secs(10), Duration::from_secs(10)),
-            scheduler: Uuid::now_v7(),
-            address: "127.0.0.1:7420".to_owned(),
-            public_url: "http://127.0.0.1:7420".to_owned(),
-            courier: crate::flow::courier::Settings::default(),
-        };
-        let (engine, _) = Engine::start(settings);
+        let store = Store::open(&world.settings).await.unwrap();
+        let (engine, _) = Engine::start(settings(store, "127.0.0.1:7420"));
         let (out, mut frames) = mpsc::channel(256);
         let session = engine.connect(hello(name, "1", 1, 4), 1, out).await.expect("the runner is let in");
         let first = frames.recv().await.expect("a welcome");

@@ -281,15 +281,9 @@ impl Scene {
     async fn in_haste() -> Vec<Self> {
         let mut scenes = Vec::new();
         for world in testing::worlds().await {
-            let settings = Settings {
-                store: world.store.clone(),
-                timing: Timing::from_beat(Duration::from_millis(100), Duration::from_millis(100)),
-                scheduler: Uuid::now_v7(),
-                address: "127.0.0.1:7420".to_owned(),
-                public_url: "http://127.0.0.1:7420".to_owned(),
-                courier: crate::flow::courier::Settings::default(),
-            };
-            let (engine, _) = Engine::start(settings);
+            let timing = Timing::from_beat(Duration::from_millis(100), Duration::from_millis(100));
+            let settings = settings(world.store.clone(), "127.0.0.1:7420");
+            let (engine, _) = Engine::start(Settings { timing, ..settings });
             scenes.push(Self { world, engine });
         }
         scenes

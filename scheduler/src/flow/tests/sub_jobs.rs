@@ -299,15 +299,7 @@ async fn an_end_that_no_signal_told_of_is_found_in_the_rows() {
         // As if its scheduler had died between the end of the child and the turn that tells the parent.
         let ended = "UPDATE job SET state = 'FINISHED', ended_at = 1 WHERE id = :job";
         assert_eq!(scene.alter(ended, &[("job", child.into())]).await, 1);
-        let settings = Settings {
-            store: scene.world.store.clone(),
-            timing: Timing::from_beat(Duration::from_secs(10), Duration::from_secs(10)),
-            scheduler: Uuid::now_v7(),
-            address: "127.0.0.1:7421".to_owned(),
-            courier: crate::flow::courier::Settings::default(),
-            public_url: "http://127.0.0.1:7420".to_owned(),
-        };
-        let (engine, _) = Engine::start(settings);
+        let (engine, _) = Engine::start(settings(scene.world.store.clone(), "127.0.0.1:7421"));
         let scene = Scene { engine, ..scene };
         assert_eq!(scene.end_of(job).await.0, JobState::Finished);
     }
@@ -359,16 +351,7 @@ async fn two_applies_on_two_schedulers_never_close_a_ring_together() {
             continue;
         }
         let store = store::Store::open(&scene.world.settings).await.unwrap();
-        let timing = Timing::from_beat(Duration::from_secs(10), Duration::from_secs(10));
-        let address = "127.0.0.1:7421".to_owned();
-        let (engine, _) = Engine::start(Settings {
-            store: store.clone(),
-            timing,
-            scheduler: Uuid::now_v7(),
-            address,
-            courier: crate::flow::courier::Settings::default(),
-            public_url: "http://127.0.0.1:7420".to_owned(),
-        });
+        let (engine, _) = Engine::start(settings(store.clone(), "127.0.0.1:7421"));
         let leaf = |name: &str| format!("name: {name}\ntasks: [{{name: t, shell: 'true'}}]\n");
         let user = |name: &str, of: &str| format!("name: {name}\ntasks: [{{name: t, job: {{name: {of}}}}}]\n");
         for round in 0..20 {
