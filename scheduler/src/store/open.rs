@@ -166,6 +166,8 @@ async fn open_sqlite(path: &Path) -> Result<Store, Error> {
         definitions: Arc::default(),
         _lock: Some(Arc::new(lock)),
         clock_set: super::ClockSet::default(),
+        #[cfg(test)]
+        fuse: Arc::default(),
     })
 }
 
@@ -298,6 +300,8 @@ async fn open_postgres(url: &str) -> Result<Store, Error> {
         definitions: Arc::default(),
         _lock: None,
         clock_set: super::ClockSet::default(),
+        #[cfg(test)]
+        fuse: Arc::default(),
     })
 }
 

@@ -21,6 +21,7 @@ mod processes;
 mod protocol;
 mod restarts;
 mod rules;
+mod schedule_faults;
 mod schedulers;
 mod schedules;
 mod servers;
