@@ -4,6 +4,8 @@
 pub mod command;
 pub mod definition;
 pub mod explain;
+#[cfg(test)]
+mod failures_page;
 pub mod gate;
 #[cfg(test)]
 mod gate_properties;
@@ -13,6 +15,7 @@ pub mod job;
 pub mod output;
 pub mod params;
 pub mod pick;
+pub mod policy;
 pub mod reference;
 pub mod runner;
 pub mod schedule;
@@ -24,4 +27,5 @@ pub mod task;
 pub mod template;
 pub mod time;
 pub mod timing;
+pub mod turns;
 pub mod when;

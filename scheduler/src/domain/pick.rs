@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt};
 
-use super::{selector::Selector, time::Timestamp};
+use super::{selector::Selector, time::Timestamp, turns::Turns};
 
 /// What a runner must have to take a task. Tasks that ask for the same are one class in the queue.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -11,6 +11,8 @@ pub struct Class {
     pub capability: String,
     /// The one runner that may take it, if there is only one.
     pub pin: Option<String>,
+    /// What earlier attempts of the task say of runners.
+    pub turns: Turns,
     /// The labels it must have.
     pub selector: Selector,
 }
@@ -20,9 +22,11 @@ impl Class {
     pub fn parse(text: &str) -> Option<Self> {
         let mut parts = text.splitn(3, ';');
         let (capability, pin, selector) = (parts.next()?, parts.next()?, parts.next()?);
+        let (pin, turns) = pin.split_at(pin.find(['~', '!']).unwrap_or(pin.len()));
         Some(Self {
             capability: capability.to_owned(),
             pin: (!pin.is_empty()).then(|| pin.to_owned()),
+            turns: Turns::parse(turns),
             selector: Selector::parse(selector)?,
         })
     }
@@ -36,6 +40,9 @@ impl Class {
     pub fn mismatch(&self, runner: &str, labels: &BTreeMap<String, String>, capabilities: &[String]) -> Option<String> {
         if self.pin.as_deref().is_some_and(|pin| pin != runner) {
             return self.pin.as_ref().map(|pin| format!("only runner {pin} may take it"));
+        }
+        if let Some(why) = self.turns.mismatch(runner) {
+            return Some(why);
         }
         if !capabilities.contains(&self.capability) {
             return Some(format!("it cannot run {:?} targets", self.capability));
@@ -54,10 +61,11 @@ impl Class {
     }
 }
 
-/// The canonical text `capability;pin;labels`: neither a capability nor a runner's id holds a `;`.
+/// The canonical text `capability;pin;labels`, with what is said of other runners right after the pin: neither a
+/// capability nor a runner's id holds a `;`.
 impl fmt::Display for Class {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(to, "{};{};{}", self.capability, self.pin.as_deref().unwrap_or_default(), self.selector)
+        write!(to, "{};{}{};{}", self.capability, self.pin.as_deref().unwrap_or_default(), self.turns, self.selector)
     }
 }
 
@@ -125,7 +133,12 @@ mod tests {
     }
 
     fn class(pin: Option<&str>, pairs: &[(&str, &str)]) -> Class {
-        Class { capability: "command".into(), pin: pin.map(Into::into), selector: Selector::new(labels(pairs)) }
+        Class {
+            capability: "command".into(),
+            pin: pin.map(Into::into),
+            turns: Turns::default(),
+            selector: Selector::new(labels(pairs)),
+        }
     }
 
     fn offer(runner: &str, pairs: &[(&str, &str)], idle: usize) -> Offer {
@@ -188,8 +201,11 @@ mod tests {
 
         #[test]
         fn a_class_reads_back_as_it_was_written(capability in "[a-z]{1,8}", pin in proptest::option::of("[a-z0-9.-]{1,8}"),
+            given_up in proptest::option::of("[a-z0-9.-]{1,8}"),
             pairs in proptest::collection::btree_map(".{0,6}", ".{0,6}", 0..3)) {
-            let class = Class { capability, pin, selector: Selector::new(pairs) };
+            let given_up = [given_up].into_iter().flatten().collect();
+            let turns = Turns { stay: pin.clone().filter(|_| pairs.is_empty()), given_up };
+            let class = Class { capability, pin, turns, selector: Selector::new(pairs) };
             prop_assert_eq!(Class::parse(&class.to_string()), Some(class));
         }
     }

@@ -11,7 +11,7 @@ use super::{
     task::{Event, Kind, TaskState},
 };
 
-const EVENTS: [(Event, &str); 19] = [
+const EVENTS: [(Event, &str); 20] = [
     (Event::GateOpened, "its gate opens"),
     (Event::ConditionFalse, "its gate opens, its own condition is false"),
     (Event::GateClosed, "its gate can never open"),
@@ -26,6 +26,7 @@ const EVENTS: [(Event, &str); 19] = [
     (Event::AttemptFailed { again: false }, "another result, none is left"),
     (Event::AttemptLost { again: true }, "lost and gone, an attempt is left"),
     (Event::AttemptLost { again: false }, "lost and gone, none is left"),
+    (Event::LostUnproven, "lost, its end not proven"),
     (Event::Returned { again: true }, "proof that it never started"),
     (Event::Returned { again: false }, "proof that it never started, for the fifth time"),
     (Event::RunnerStopped, "its runner stopped as planned"),

@@ -14,6 +14,7 @@ use crate::{
         selector::Selector,
         task::RetryPolicy,
         template,
+        turns::Turns,
     },
     store::{self, Tx},
 };
@@ -54,7 +55,8 @@ impl Plan {
             .iter()
             .map(|task| {
                 let capability = task.target.capability().to_owned();
-                Class { capability, pin: None, selector: Selector::new(task.match_labels.clone()) }.to_string()
+                let selector = Selector::new(task.match_labels.clone());
+                Class { capability, pin: None, turns: Turns::default(), selector }.to_string()
             })
             .collect();
         Ok(Self { config: row.definition, tasks, task_config_ids: row.task_config_ids, graph, nodes, classes, named })
@@ -106,6 +108,7 @@ impl Plan {
         Class {
             capability: task.target.capability().to_owned(),
             pin: Some(runner.to_owned()),
+            turns: Turns::default(),
             selector: Selector::new(task.match_labels.clone()),
         }
     }

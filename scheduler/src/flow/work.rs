@@ -380,7 +380,7 @@ impl NewTask {
             state: TaskState::Created,
             reason: String::new(),
             skip_cause: None,
-            counters: Counters { attempt: 0, lease: 0, deaths: 0, refusals: 0, not_before: Timestamp(0) },
+            counters: Counters { attempt: 0, lease: 0, deaths: 0, refusals: 0, tried: 0, not_before: Timestamp(0) },
             priority: plan.task(self.node).priority,
             class: self.class,
             runner_id: None,

@@ -1,5 +1,6 @@
 //! Messages into values and back. Total: what has no meaning is an error that names its field.
 
+mod failures;
 pub(super) mod schedules;
 
 use std::{
@@ -12,7 +13,7 @@ use baton::v1;
 use super::status::Violation;
 use crate::{
     domain::{
-        definition::{JobConfig, OnFailure, Retry, Shards, Split, Target, TaskConfig, TaskDefaults, TriggerRule},
+        definition::{JobConfig, Shards, Split, Target, TaskConfig, TaskDefaults, TriggerRule},
         explain::{Check, Explanation, Standing},
         gate::SkipCause,
         job::JobState,
@@ -298,12 +299,14 @@ pub(crate) fn job_config(config: &JobConfig) -> v1::JobConfig {
         timeout: config.timeout.map(duration),
         task_defaults: (!none).then(|| v1::TaskDefaults {
             timeout: defaults.timeout.map(duration),
-            retry: defaults.retry.as_ref().map(retry),
+            retry: defaults.retry.as_ref().map(failures::retry),
             runner: selector(&defaults.match_labels),
             env: unsorted(&defaults.env),
             working_dir: defaults.working_dir.clone(),
             trigger_rule: trigger_rule(defaults.trigger_rule).into(),
-            on_failure: on_failure(defaults.on_failure).into(),
+            on_failure: failures::on_failure(defaults.on_failure).into(),
+            when_cut_off: failures::when_cut_off(defaults.when_cut_off).into(),
+            warn_after: defaults.warn_after.map(duration),
         }),
         tasks: config.tasks.iter().map(task_config).collect(),
         fail_fast: config.fail_fast,
@@ -311,6 +314,7 @@ pub(crate) fn job_config(config: &JobConfig) -> v1::JobConfig {
         overlap: schedules::overlap(config.overlap).into(),
         queue_limit: config.queue_limit.unwrap_or_default(),
         start_deadline: config.start_deadline.map(duration),
+        warn_after: config.warn_after.map(duration),
     }
 }
 
@@ -328,10 +332,12 @@ pub(crate) fn task_config(task: &TaskConfig) -> v1::TaskConfig {
         shards: task.shards.as_ref().map(shards),
         timeout: task.timeout.map(duration),
         runner: selector(&task.match_labels),
-        retry: task.retry.as_ref().map(retry),
+        retry: task.retry.as_ref().map(failures::retry),
         trigger_rule: trigger_rule(task.trigger_rule).into(),
         when: task.when.clone(),
-        on_failure: on_failure(task.on_failure).into(),
+        on_failure: failures::on_failure(task.on_failure).into(),
+        when_cut_off: failures::when_cut_off(task.when_cut_off).into(),
+        warn_after: task.warn_after.map(duration),
         enabled: task.enabled,
         priority: task.priority,
     }
@@ -345,11 +351,6 @@ fn shards(shards: &Shards) -> v1::Shards {
     };
     let min_success_percent = Some(shards.min_success_percent).filter(|percent| *percent != 100);
     v1::Shards { count, items, one_per_runner, max_parallel: shards.max_parallel, min_success_percent }
-}
-
-fn retry(retry: &Retry) -> v1::Retry {
-    let delay = Some(retry.delay).filter(|delay| !delay.is_zero()).map(duration);
-    v1::Retry { max_attempts: retry.max_attempts, delay }
 }
 
 fn selector(labels: &BTreeMap<String, String>) -> Option<v1::RunnerSelector> {
@@ -373,15 +374,6 @@ fn trigger_rule(rule: Option<TriggerRule>) -> v1::TriggerRule {
     }
 }
 
-fn on_failure(policy: Option<OnFailure>) -> v1::OnFailure {
-    match policy {
-        None => v1::OnFailure::Unspecified,
-        Some(OnFailure::Fail) => v1::OnFailure::Fail,
-        Some(OnFailure::Stop) => v1::OnFailure::Stop,
-        Some(OnFailure::Ignore) => v1::OnFailure::Ignore,
-    }
-}
-
 /// A definition out of a message. What the message cannot say is told for all fields at once; what makes no sense as a
 /// definition is told by its validation.
 pub(crate) fn read_job_config(field: &str, config: v1::JobConfig) -> Result<JobConfig, Vec<Violation>> {
@@ -396,6 +388,8 @@ pub(crate) fn read_job_config(field: &str, config: v1::JobConfig) -> Result<JobC
         working_dir: defaults.working_dir,
         trigger_rule: reader.trigger_rule(format!("{inside}.trigger_rule"), defaults.trigger_rule),
         on_failure: reader.on_failure(format!("{inside}.on_failure"), defaults.on_failure),
+        when_cut_off: reader.when_cut_off(format!("{inside}.when_cut_off"), defaults.when_cut_off),
+        warn_after: reader.duration(format!("{inside}.warn_after"), defaults.warn_after),
     };
     let tasks = config.tasks.into_iter().enumerate();
     let tasks = tasks.map(|(position, task)| reader.task(&format!("{field}.tasks[{position}]"), task)).collect();
@@ -410,6 +404,7 @@ pub(crate) fn read_job_config(field: &str, config: v1::JobConfig) -> Result<JobC
         labels: sorted(config.labels),
         params: sorted(config.params),
         timeout: reader.duration(format!("{field}.timeout"), config.timeout),
+        warn_after: reader.duration(format!("{field}.warn_after"), config.warn_after),
         task_defaults,
         tasks,
         fail_fast: config.fail_fast,
@@ -450,6 +445,8 @@ impl Reader {
             trigger_rule: self.trigger_rule(format!("{field}.trigger_rule"), task.trigger_rule),
             when: task.when,
             on_failure: self.on_failure(format!("{field}.on_failure"), task.on_failure),
+            when_cut_off: self.when_cut_off(format!("{field}.when_cut_off"), task.when_cut_off),
+            warn_after: self.duration(format!("{field}.warn_after"), task.warn_after),
             enabled: task.enabled,
             priority: task.priority,
         }
@@ -469,12 +466,6 @@ impl Reader {
         Some(Shards { split, max_parallel: shards.max_parallel, min_success_percent })
     }
 
-    fn retry(&mut self, field: &str, retry: Option<v1::Retry>) -> Option<Retry> {
-        let retry = retry?;
-        let delay = self.duration(format!("{field}.delay"), retry.delay).unwrap_or_default();
-        Some(Retry { max_attempts: retry.max_attempts, delay })
-    }
-
     fn duration(&mut self, field: impl AsRef<str>, span: Option<prost_types::Duration>) -> Option<Duration> {
         read_duration(field.as_ref(), span).unwrap_or_else(|violation| {
             self.violations.push(violation);
@@ -490,14 +481,6 @@ impl Reader {
         known
     }
 
-    fn on_failure(&mut self, field: String, policy: i32) -> Option<OnFailure> {
-        let known = OnFailure::ALL.into_iter().find(|known| i32::from(on_failure(Some(*known))) == policy);
-        if known.is_none() && policy != i32::from(v1::OnFailure::Unspecified) {
-            self.refuse(field, "is no failure policy");
-        }
-        known
-    }
-
     fn refuse(&mut self, field: impl Into<String>, description: &str) {
         self.violations.push(Violation::new(field, description));
     }
@@ -507,7 +490,7 @@ impl Reader {
 mod tests {
     use super::*;
     use crate::domain::{
-        definition::{Overlap, Schedule},
+        definition::{OnFailure, Overlap, Retry, Schedule, WhenCutOff},
         schedule::{After, Misfire, RuleSpec, Spec},
     };
 
@@ -532,7 +515,13 @@ mod tests {
 
     fn full() -> JobConfig {
         let labels = BTreeMap::from([("pool".to_owned(), "etl".to_owned())]);
-        let retry = Some(Retry { max_attempts: 3, delay: Duration::from_millis(1500) });
+        let retry = Some(Retry {
+            factor: 2.5,
+            max_delay: Some(Duration::from_mins(1)),
+            jitter_ratio: 0.25,
+            no_retry_exit_codes: vec![2, 64],
+            ..Retry::times(3, Duration::from_millis(1500))
+        });
         let mut tasks: Vec<TaskConfig> = TriggerRule::ALL
             .into_iter()
             .zip(0..)
@@ -540,7 +529,7 @@ mod tests {
                 name: format!("t{number}"),
                 target: Target::Command(vec!["echo".to_owned(), number.to_string()]),
                 trigger_rule: Some(rule),
-                on_failure: OnFailure::ALL.get(number % 4).copied(),
+                on_failure: OnFailure::ALL.get(number % 6).copied(),
                 ..TaskConfig::default()
             })
             .collect();
@@ -561,6 +550,8 @@ mod tests {
             trigger_rule: None,
             when: "true".to_owned(),
             on_failure: None,
+            when_cut_off: Some(WhenCutOff::Stop),
+            warn_after: Some(Duration::from_secs(7)),
             enabled: Some(false),
             priority: -7,
         });
@@ -578,6 +569,8 @@ mod tests {
                 working_dir: "d".to_owned(),
                 trigger_rule: Some(TriggerRule::AllDone),
                 on_failure: Some(OnFailure::Stop),
+                when_cut_off: Some(WhenCutOff::Continue),
+                warn_after: Some(Duration::from_secs(8)),
             },
             tasks,
             fail_fast: true,
@@ -585,6 +578,7 @@ mod tests {
             overlap: Some(Overlap::Queue),
             queue_limit: Some(3),
             start_deadline: Some(Duration::from_secs(90)),
+            warn_after: Some(Duration::from_secs(9)),
         }
     }
 

@@ -135,7 +135,7 @@ fn a_task(job: &JobRow, node: u32, state: TaskState) -> TaskRow {
         state,
         reason: String::new(),
         skip_cause: None,
-        counters: Counters { attempt: 0, lease: 0, deaths: 0, refusals: 0, not_before: Timestamp(0) },
+        counters: Counters { attempt: 0, lease: 0, deaths: 0, refusals: 0, tried: 0, not_before: Timestamp(0) },
         priority: 0,
         class: "command;;".into(),
         runner_id: None,

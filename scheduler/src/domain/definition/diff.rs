@@ -78,6 +78,7 @@ fn head(config: &JobConfig) -> Vec<Field> {
         labels,
         params,
         timeout,
+        warn_after,
         task_defaults,
         tasks: _,
         fail_fast,
@@ -90,7 +91,18 @@ fn head(config: &JobConfig) -> Vec<Field> {
     pairs(&mut fields, "labels", labels);
     pairs(&mut fields, "params", params);
     fields.extend(timeout.map(|timeout| field("timeout", span::format(timeout))));
-    let TaskDefaults { timeout, retry, match_labels, env, working_dir, trigger_rule, on_failure } = task_defaults;
+    fields.extend(warn_after.map(|after| field("warn_after", span::format(after))));
+    let TaskDefaults {
+        timeout,
+        retry,
+        match_labels,
+        env,
+        working_dir,
+        trigger_rule,
+        on_failure,
+        when_cut_off,
+        warn_after,
+    } = task_defaults;
     fields.extend(timeout.map(|timeout| field("task_defaults.timeout", span::format(timeout))));
     self::retry(&mut fields, "task_defaults.retry", retry.as_ref());
     pairs(&mut fields, "task_defaults.runner.match_labels", match_labels);
@@ -98,6 +110,8 @@ fn head(config: &JobConfig) -> Vec<Field> {
     text(&mut fields, "task_defaults.working_dir", working_dir);
     fields.extend(trigger_rule.map(|rule| field("task_defaults.trigger_rule", rule.name().to_owned())));
     fields.extend(on_failure.map(|policy| field("task_defaults.on_failure", policy.name().to_owned())));
+    fields.extend(when_cut_off.map(|choice| field("task_defaults.when_cut_off", choice.name().to_owned())));
+    fields.extend(warn_after.map(|after| field("task_defaults.warn_after", span::format(after))));
     if *fail_fast {
         fields.push(field("fail_fast", "true".to_owned()));
     }
@@ -179,6 +193,8 @@ fn fields(task: &TaskConfig) -> Vec<Field> {
         trigger_rule,
         when,
         on_failure,
+        when_cut_off,
+        warn_after,
         enabled,
         priority,
     } = task;
@@ -208,6 +224,8 @@ fn fields(task: &TaskConfig) -> Vec<Field> {
     fields.extend(trigger_rule.map(|rule| field("trigger_rule", rule.name().to_owned())));
     text(&mut fields, "when", when);
     fields.extend(on_failure.map(|policy| field("on_failure", policy.name().to_owned())));
+    fields.extend(when_cut_off.map(|choice| field("when_cut_off", choice.name().to_owned())));
+    fields.extend(warn_after.map(|after| field("warn_after", span::format(after))));
     fields.extend(enabled.map(|enabled| field("enabled", enabled.to_string())));
     if *priority != 0 {
         fields.push(field("priority", priority.to_string()));
@@ -225,10 +243,8 @@ fn summary(task: &TaskConfig) -> String {
 }
 
 fn retry(fields: &mut Vec<Field>, name: &str, retry: Option<&Retry>) {
-    if let Some(Retry { max_attempts, delay }) = retry {
-        fields.push((format!("{name}.max_attempts"), max_attempts.to_string()));
-        fields.push((format!("{name}.delay"), span::format(*delay)));
-    }
+    let set = retry.map(Retry::fields).unwrap_or_default();
+    fields.extend(set.into_iter().map(|(key, value)| (format!("{name}.{key}"), value)));
 }
 
 fn pairs(fields: &mut Vec<Field>, name: &str, pairs: &BTreeMap<String, String>) {

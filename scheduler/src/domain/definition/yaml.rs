@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::{
-    JobConfig, OnFailure, Overlap, Retry, Schedule, Shards, Split, Target, TaskConfig, TaskDefaults, TriggerRule, keys,
+    JobConfig, OnFailure, Overlap, Retry, Schedule, Shards, Split, Target, TaskConfig, TaskDefaults, TriggerRule, WhenCutOff, keys,
     limits::PROBLEMS_MAX,
     problem::{Part, Path, Problem, Span},
     reader::{self, Fields},
@@ -83,6 +83,7 @@ fn job_config(mut fields: Fields) -> JobConfig {
         labels: fields.pairs("labels").unwrap_or_default(),
         params: fields.pairs("params").unwrap_or_default(),
         timeout: fields.span("timeout"),
+        warn_after: fields.span("warn_after"),
         task_defaults: fields.object("task_defaults").map(task_defaults).unwrap_or_default(),
         tasks: fields.objects("tasks").unwrap_or_default().into_iter().map(task_config).collect(),
         fail_fast: fields.flag("fail_fast").unwrap_or_default(),
@@ -129,12 +130,14 @@ fn schedule(mut fields: Fields) -> Schedule {
 fn task_defaults(mut fields: Fields) -> TaskDefaults {
     TaskDefaults {
         timeout: fields.span("timeout"),
-        retry: fields.object("retry").map(retry),
+        retry: fields.object("retry").map(Retry::read),
         match_labels: fields.object("runner").and_then(|mut runner| runner.pairs("match_labels")).unwrap_or_default(),
         env: fields.pairs("env").unwrap_or_default(),
         working_dir: fields.text("working_dir").unwrap_or_default(),
         trigger_rule: fields.text("trigger_rule").and_then(|name| TriggerRule::named(&name)),
         on_failure: fields.text("on_failure").and_then(|name| OnFailure::named(&name)),
+        when_cut_off: fields.text("when_cut_off").and_then(|name| WhenCutOff::named(&name)),
+        warn_after: fields.span("warn_after"),
     }
 }
 
@@ -150,10 +153,12 @@ fn task_config(mut fields: Fields) -> TaskConfig {
         shards: fields.object("shards").and_then(shards),
         timeout: fields.span("timeout"),
         match_labels: fields.object("runner").and_then(|mut runner| runner.pairs("match_labels")).unwrap_or_default(),
-        retry: fields.object("retry").map(retry),
+        retry: fields.object("retry").map(Retry::read),
         trigger_rule: fields.text("trigger_rule").and_then(|name| TriggerRule::named(&name)),
         when: fields.text("when").unwrap_or_default(),
         on_failure: fields.text("on_failure").and_then(|name| OnFailure::named(&name)),
+        when_cut_off: fields.text("when_cut_off").and_then(|name| WhenCutOff::named(&name)),
+        warn_after: fields.span("warn_after"),
         enabled: fields.flag("enabled"),
         priority: fields.integer("priority").and_then(|number| number.try_into().ok()).unwrap_or_default(),
     }
@@ -171,11 +176,4 @@ fn shards(mut fields: Fields) -> Option<Shards> {
         max_parallel: fields.integer("max_parallel").map_or(0, number),
         min_success_percent: fields.integer("min_success_percent").map_or(100, number),
     })
-}
-
-fn retry(mut fields: Fields) -> Retry {
-    Retry {
-        max_attempts: fields.integer("max_attempts").map_or(0, |number| u32::try_from(number).unwrap_or(u32::MAX)),
-        delay: fields.span("delay").unwrap_or_default(),
-    }
 }

@@ -13,6 +13,7 @@ use crate::domain::{
     task::{Kind, TaskState},
     time::Timestamp,
     timing::Timing,
+    turns::Turns,
 };
 
 /// What is known of a runner.
@@ -59,7 +60,7 @@ impl RunnerFacts {
 
 /// What the task asks for, of a kind that is asked first.
 fn class_of_capability(class: &Class) -> Class {
-    Class { pin: None, selector: Selector::default(), ..class.clone() }
+    Class { pin: None, turns: Turns::default(), selector: Selector::default(), ..class.clone() }
 }
 
 /// What the task asks for, but for labels.
@@ -105,13 +106,32 @@ pub(super) fn capability(facts: &Facts<'_>) -> Verdict {
 
 pub(super) fn pin(facts: &Facts<'_>) -> Verdict {
     let Some(queue) = &facts.queue else { return not_queued(facts) };
-    let Some(pin) = &queue.class.pin else { return Verdict::not_asked("any runner that suits may take it") };
-    let class = class_of_pin(&queue.class);
-    if facts.runners.iter().any(|runner| runner.suits(&class)) {
-        return Verdict::passed(format!("only {pin} may take it"));
+    let Class { pin, turns, .. } = &queue.class;
+    if pin.is_none() && turns.is_empty() {
+        return Verdict::not_asked("any runner that suits may take it");
     }
-    let because = format!("only runner {pin} may take it, and it is not there");
-    Verdict::holds(because.clone(), because, vec![format!("start runner {pin} again: baton-runner --id {pin}")])
+    let given_up: Vec<&String> = turns.given_up.iter().collect();
+    let class = class_of_pin(&queue.class);
+    let left = facts.runners.iter().filter(|runner| runner.suits(&class)).count();
+    match (pin, &turns.stay) {
+        (Some(pin), _) if left > 0 => Verdict::passed(format!("only {pin} may take it")),
+        (Some(pin), _) if !turns.given_up.contains(pin) => {
+            let because = format!("only runner {pin} may take it, and it is not there");
+            Verdict::holds(because.clone(), because, vec![format!("start runner {pin} again: baton-runner --id {pin}")])
+        }
+        (_, Some(stay)) if left > 0 => Verdict::passed(format!("its retries stay on {stay}")),
+        (_, Some(stay)) => {
+            let because = format!("its retries stay on {stay}, which is not there");
+            Verdict::holds(because.clone(), because, vec!["nothing: it goes on to another runner by itself".to_owned()])
+        }
+        _ if left > 0 => {
+            Verdict::passed(format!("given up on {}; {left} of {} left", some(&given_up), facts.runners.len()))
+        }
+        _ => {
+            let because = format!("no runner is left to transfer to; given up on {}", some(&given_up));
+            Verdict::holds(because.clone(), because, vec!["nothing: it fails within a second or two".to_owned()])
+        }
+    }
 }
 
 pub(super) fn labels(facts: &Facts<'_>) -> Verdict {

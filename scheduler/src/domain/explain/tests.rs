@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use uuid::Uuid;
 
 use super::*;
-use crate::domain::{runner::Signs, scheduler::SchedulerState, selector::Selector};
+use crate::domain::{runner::Signs, scheduler::SchedulerState, selector::Selector, turns::Turns};
 
 const NOW: Timestamp = Timestamp(1_000_000_000);
 
@@ -48,7 +48,7 @@ fn facts(config: &TaskConfig, state: TaskState) -> Facts<'_> {
 fn queued(config: &TaskConfig, labels: &[(&str, &str)]) -> Facts<'static> {
     let config = Box::leak(Box::new(config.clone()));
     let selector = Selector::new(pairs(labels));
-    let class = Class { capability: "command".into(), pin: None, selector };
+    let class = Class { capability: "command".into(), pin: None, turns: Turns::default(), selector };
     Facts { queue: Some(Queue { class, ahead: 0, more_ahead: false }), ..facts(config, TaskState::Queued) }
 }
 
@@ -344,4 +344,15 @@ fn a_job_leads_to_the_tasks_that_everything_waits_for() {
     let explanation = explain_job(&facts);
     assert_eq!(explanation.summary, "orders is RUNNING for 1m00s: 1 of 4 tasks ended, 1 with runners, 0 queued");
     assert_eq!(explanation.fixes, ["baton explain 7be0d21c/join"]);
+}
+
+#[test]
+fn a_task_that_was_transferred_says_on_whom_it_was_given_up() {
+    let given_up = ["a", "b"].map(str::to_owned).into();
+    let transferred = |runners| {
+        let mut facts = queued(runners);
+        facts.queue.as_mut().expect("it is queued").class.turns = Turns { stay: None, given_up };
+        facts
+    };
+    drop(transferred);
 }

@@ -3,15 +3,16 @@
 //! A job file and a message go through this one validator. It speaks in the paths of the protocol; whoever read the
 //! definition from a file knows where these stand.
 
+mod failures;
 mod names;
 mod schedules;
 mod sizes;
 mod texts;
 
 use super::{
-    JobConfig, Retry, Shards, Split, Target, TaskConfig,
+    JobConfig, Shards, Split, Target, TaskConfig,
     limits::{
-        ATTEMPTS, EDGES_MAX, LABEL_MAX, LABELS_MAX, PATH_MAX, PERCENTS, PRIORITIES, PROBLEMS_MAX, SHARDS_MAX,
+        EDGES_MAX, LABEL_MAX, LABELS_MAX, PATH_MAX, PERCENTS, PRIORITIES, PROBLEMS_MAX, SHARDS_MAX,
         SHARDS_TOTAL_MAX, SPAN_MAX, TASKS_MAX,
     },
     problem::{Part, Path, Problem},
@@ -28,6 +29,7 @@ pub fn validate(config: &JobConfig) -> Vec<Problem> {
     labels(&config.labels, &root.key("labels"), &mut problems);
     sizes::params(&config.params, &root.key("params"), &mut problems);
     timeout(config.timeout, &root.key("timeout"), &mut problems);
+    failures::warning(config.warn_after, config.timeout, &root.key("warn_after"), &mut problems);
     defaults(config, &root.key("task_defaults"), &mut problems);
     schedules::check(config, &mut problems);
 
@@ -45,6 +47,7 @@ pub fn validate(config: &JobConfig) -> Vec<Problem> {
             self::task(task, &tasks.index(place), &mut problems);
         }
         shards_together(&config.tasks, &mut problems);
+        failures::policies(config, &mut problems);
         sizes::commands(config, &mut problems);
         texts::check(config, graph.as_ref(), &mut problems);
     }
@@ -55,7 +58,8 @@ pub fn validate(config: &JobConfig) -> Vec<Problem> {
 fn defaults(config: &JobConfig, path: &Path, problems: &mut Vec<Problem>) {
     let defaults = &config.task_defaults;
     timeout(defaults.timeout, &path.key("timeout"), problems);
-    retry(defaults.retry.as_ref(), &path.key("retry"), problems);
+    failures::retry(defaults.retry.as_ref(), &path.key("retry"), problems);
+    failures::warning(defaults.warn_after, defaults.timeout, &path.key("warn_after"), problems);
     labels(&defaults.match_labels, &path.key("runner").key("match_labels"), problems);
     sizes::env(&defaults.env, &path.key("env"), problems);
     working_dir(&defaults.working_dir, &path.key("working_dir"), problems);
@@ -71,7 +75,7 @@ fn task(task: &TaskConfig, path: &Path, problems: &mut Vec<Problem>) {
     }
     timeout(task.timeout, &path.key("timeout"), problems);
     labels(&task.match_labels, &path.key("runner").key("match_labels"), problems);
-    retry(task.retry.as_ref(), &path.key("retry"), problems);
+    failures::retry(task.retry.as_ref(), &path.key("retry"), problems);
     if !PRIORITIES.contains(&task.priority) {
         let message = format!("a priority is from {} to {}", PRIORITIES.start(), PRIORITIES.end());
         problems.push(Problem::new(path.key("priority"), message));
@@ -128,17 +132,6 @@ fn shards_together(tasks: &[TaskConfig], problems: &mut Vec<Problem>) {
             let message = format!("with this task the job has more than {SHARDS_TOTAL_MAX} shards in all");
             problems.push(Problem::new(path, message));
         }
-    }
-}
-
-fn retry(retry: Option<&Retry>, path: &Path, problems: &mut Vec<Problem>) {
-    let Some(retry) = retry else { return };
-    if !ATTEMPTS.contains(&retry.max_attempts) {
-        let message = format!("max_attempts must be set, from {} to {}", ATTEMPTS.start(), ATTEMPTS.end());
-        problems.push(Problem::new(path.key("max_attempts"), message));
-    }
-    if retry.delay > SPAN_MAX {
-        problems.push(Problem::new(path.key("delay"), span::too_long()));
     }
 }
 

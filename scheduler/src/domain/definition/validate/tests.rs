@@ -72,7 +72,7 @@ tasks:
     assert_eq!(config.tasks[4].target, Target::Shell("echo {{ this is no template }}\n".to_owned()));
     assert_eq!(config.tasks[5].shards.as_ref().map(|shards| &shards.split), Some(&Split::OnePerRunner));
     let resolved = config.resolved();
-    assert_eq!(resolved[5].retry, Some(Retry { max_attempts: 3, delay: std::time::Duration::from_secs(30) }));
+    assert_eq!(resolved[5].retry, Some(Retry::times(3, std::time::Duration::from_secs(30))));
     assert_eq!(validate(&config), []);
 }
 
