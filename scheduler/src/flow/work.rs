@@ -257,7 +257,8 @@ impl Work {
             exit_code: row.exit_code.take(),
             exit_signal: row.exit_signal.take(),
             started_at: row.started_at,
-            ended_at: now,
+            ended_at: row.ended_at.unwrap_or(now),
+            gone: std::mem::replace(&mut row.gone, true),
         };
         self.attempts.push(attempt);
     }
@@ -386,6 +387,7 @@ impl NewTask {
             runner_id: None,
             slot: None,
             session_id: None,
+            gone: true,
             end_grace: None,
             exit_code: None,
             exit_signal: None,

@@ -141,6 +141,7 @@ fn a_task(job: &JobRow, node: u32, state: TaskState) -> TaskRow {
         runner_id: None,
         slot: None,
         session_id: None,
+        gone: true,
         end_grace: None,
         exit_code: None,
         exit_signal: None,

@@ -7,7 +7,7 @@ use uuid::Uuid;
 use super::{
     Error, Tx,
     row::{Row as _, unreadable},
-    sql::{self, Input, bigint, int, text, uuid},
+    sql::{self, Input, bigint, boolean, int, text, uuid},
 };
 use crate::domain::{
     gate::{Parents, SkipCause},
@@ -55,6 +55,8 @@ pub struct TaskRow {
     pub slot: Option<u32>,
     /// The session it was given out or adopted in.
     pub session_id: Option<Uuid>,
+    /// Whether the end of the last attempt's processes is proven; also while there is none.
+    pub gone: bool,
     /// The grace that a terminate asked for, in microseconds.
     pub end_grace: Option<i64>,
     /// The exit code of the last attempt.
@@ -115,6 +117,8 @@ pub struct AttemptRow {
     pub started_at: Option<Timestamp>,
     /// When it ended.
     pub ended_at: Timestamp,
+    /// Whether the end of its processes is proven.
+    pub gone: bool,
 }
 
 /// A change to a task, with what was seen of it.
@@ -135,7 +139,7 @@ pub(super) const HOLDS_SLOT: &str = "state IN ('DISPATCHED', 'RUNNING', 'TERMINA
 const COLUMNS: &str = "task.id, task.job_id, task.task_config_id, task.node, task.kind, task.group_id,
     task.shard_index, task.shard_count, task.shard_item, task.state, task.reason, task.skip_cause, task.attempt,
     task.lease, task.priority, task.class, task.not_before, task.runner_id, task.slot, task.session_id, task.deaths,
-    task.refusals, task.end_grace, task.exit_code, task.exit_signal, task.output, task.stdout_bytes,
+    task.refusals, task.gone, task.end_grace, task.exit_code, task.exit_signal, task.output, task.stdout_bytes,
     task.stderr_bytes, task.parents_total, task.parents_succeeded, task.parents_failed, task.parents_skipped,
     task.shards_succeeded, task.shards_ended, task.created_at, task.queued_at, task.dispatched_at, task.started_at,
     task.ended_at, task.seq";
@@ -407,6 +411,7 @@ pub async fn update(tx: &Tx, tasks: &[Changed<'_>]) -> Result<u64, Error> {
         uuid("session_id").nullable(),
         int("deaths"),
         int("refusals"),
+        boolean("gone"),
         bigint("end_grace").nullable(),
         int("exit_code").nullable(),
         int("exit_signal").nullable(),
@@ -441,6 +446,7 @@ pub async fn update(tx: &Tx, tasks: &[Changed<'_>]) -> Result<u64, Error> {
             row.session_id.into(),
             row.counters.deaths.cast_signed().into(),
             row.counters.refusals.cast_signed().into(),
+            row.gone.into(),
             row.end_grace.into(),
             row.exit_code.into(),
             row.exit_signal.into(),
@@ -464,8 +470,8 @@ pub async fn update(tx: &Tx, tasks: &[Changed<'_>]) -> Result<u64, Error> {
                     skip_cause = input.skip_cause, attempt = input.attempt, lease = input.lease,
                     not_before = input.not_before, runner_id = input.runner_id, slot = input.slot,
                     session_id = input.session_id, deaths = input.deaths, refusals = input.refusals,
-                    end_grace = input.end_grace, exit_code = input.exit_code, exit_signal = input.exit_signal,
-                    output = input.output, stdout_bytes = input.stdout_bytes, stderr_bytes = input.stderr_bytes,
+                    gone = input.gone, end_grace = input.end_grace, exit_code = input.exit_code,
+                    exit_signal = input.exit_signal, output = input.output, stdout_bytes = input.stdout_bytes, stderr_bytes = input.stderr_bytes,
                     parents_succeeded = input.parents_succeeded, parents_failed = input.parents_failed,
                     parents_skipped = input.parents_skipped, shard_count = input.shard_count,
                     shards_succeeded = input.shards_succeeded, shards_ended = input.shards_ended,
@@ -524,6 +530,7 @@ pub async fn archive(tx: &Tx, attempts: &[AttemptRow]) -> Result<(), Error> {
         int("exit_signal").nullable(),
         bigint("started_at").nullable(),
         bigint("ended_at"),
+        boolean("gone"),
     ]);
     for attempt in attempts {
         input.push([
@@ -536,11 +543,12 @@ pub async fn archive(tx: &Tx, attempts: &[AttemptRow]) -> Result<(), Error> {
             attempt.exit_signal.into(),
             attempt.started_at.map(|at| at.0).into(),
             attempt.ended_at.0.into(),
+            attempt.gone.into(),
         ]);
     }
     let text = "WITH {input} INSERT INTO task_attempt (task_id, lease, number, runner_id, reason, exit_code,
                     exit_signal, started_at, ended_at, gone)
-                SELECT task_id, lease, number, runner_id, reason, exit_code, exit_signal, started_at, ended_at, true
+                SELECT task_id, lease, number, runner_id, reason, exit_code, exit_signal, started_at, ended_at, gone
                 FROM input";
     tx.execute(input.statement(tx.backend(), text, &[])).await?;
     Ok(())
@@ -593,6 +601,7 @@ fn read(row: &QueryResult) -> Result<TaskRow, Error> {
         runner_id: row.column("runner_id")?,
         slot: row.maybe_number("slot")?,
         session_id: row.column("session_id")?,
+        gone: row.column("gone")?,
         end_grace: row.column("end_grace")?,
         exit_code: row.column("exit_code")?,
         exit_signal: row.column("exit_signal")?,
