@@ -37,7 +37,7 @@ CREATE TABLE job (
     tasks_total integer NOT NULL,
     tasks_ended integer NOT NULL DEFAULT 0,
     tasks_failed integer NOT NULL DEFAULT 0,
-    seq bigint NOT NULL DEFAULT 1,
+    seq bigint NOT NULL DEFAULT 1, warn_at bigint, warned_at bigint,
     CHECK (tasks_ended <= tasks_total)
     );
 CREATE INDEX job_deadline ON job (deadline_at) WHERE deadline_at IS NOT NULL AND state = 'RUNNING';
@@ -49,6 +49,8 @@ CREATE INDEX job_of_config ON job (namespace, name, id);
 CREATE INDEX job_tail ON job (lower(substr(hex(id), -4)));
 CREATE INDEX job_to_expand ON job (id) WHERE state = 'CREATED' AND NOT waiting;
 CREATE INDEX job_waiting ON job (job_config_id, id) WHERE state = 'CREATED' AND waiting;
+CREATE INDEX job_warning ON job (warn_at)
+    WHERE warn_at IS NOT NULL AND warned_at IS NULL AND state = 'RUNNING';
 CREATE TABLE job_config (
     id blob NOT NULL PRIMARY KEY,
     namespace text NOT NULL,
@@ -182,7 +184,7 @@ CREATE TABLE task (
     dispatched_at bigint,
     started_at bigint,
     ended_at bigint,
-    seq bigint NOT NULL DEFAULT 1,
+    seq bigint NOT NULL DEFAULT 1, tried integer NOT NULL DEFAULT 0, warned_at bigint,
     CHECK ((kind = 'SHARD') = (group_id IS NOT NULL)),
     CHECK ((kind = 'SHARD') = (shard_index >= 0)),
     CHECK (parents_succeeded + parents_failed + parents_skipped <= parents_total),

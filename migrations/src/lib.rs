@@ -12,6 +12,7 @@ mod m0002_jobs;
 mod m0003_runners;
 mod m0004_requests;
 mod m0005_schedules;
+mod m0008_attempts;
 mod m0101_logs;
 
 /// The changes of the main database, in order.
@@ -27,6 +28,7 @@ impl MigratorTrait for Migrator {
             Box::new(m0003_runners::Migration),
             Box::new(m0004_requests::Migration),
             Box::new(m0005_schedules::Migration),
+            Box::new(m0008_attempts::Migration),
         ]
     }
 }

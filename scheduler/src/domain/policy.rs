@@ -5,7 +5,10 @@
 
 use std::time::Duration;
 
-use super::definition::{OnFailure, Retry, limits::SPAN_MAX};
+use sha2::{Digest as _, Sha256};
+use uuid::Uuid;
+
+use super::definition::{JobConfig, OnFailure, Overlap, Retry, TaskConfig, WhenCutOff, limits::SPAN_MAX};
 
 /// How many attempts a task may have in all, when each runner gets its own: a fleet whose runners come and go must not
 /// keep a task for ever.
@@ -27,6 +30,8 @@ pub struct Used {
     pub attempts: u32,
     /// Attempts on the runner that had the last one, since it got the task.
     pub here: u32,
+    /// Whether a runner is there that did not have it yet.
+    pub others_left: bool,
 }
 
 /// What follows a failed attempt.
@@ -49,6 +54,21 @@ pub enum Why {
     UsedUp,
     /// It ended with an exit code of `no_retry_exit_codes`.
     ExitCode,
+    /// Every runner that may take it had its turn.
+    NoneLeft,
+}
+
+/// The policy of a task with its defaults filled in.
+pub fn of(task: &TaskConfig) -> Policy<'_> {
+    Policy { retry: task.retry.as_ref(), on_failure: task.on_failure.unwrap_or(OnFailure::Fail) }
+}
+
+/// Whether a task ends by itself when its runner is cut off from every scheduler. It does wherever anything but a person
+/// could start another copy of it: another attempt, another runner, another job of its config. Where nothing could, or
+/// where the task is to go on, a lost attempt is left alone until its end is proven.
+pub fn stops_when_cut_off(config: &JobConfig, task: &TaskConfig) -> bool {
+    let overlaps = config.overlap == Some(Overlap::Allow);
+    task.when_cut_off != Some(WhenCutOff::Continue) && (of(task).tries_again() || !overlaps)
 }
 
 impl Policy<'_> {
@@ -60,17 +80,16 @@ impl Policy<'_> {
         let once = Retry::times(1, Duration::ZERO);
         let retry = self.retry.unwrap_or(&once);
         let refused = exit_code.is_some_and(|code| retry.no_retry_exit_codes.contains(&code));
+        let spent = used.attempts >= ATTEMPTS_TOTAL_MAX;
+        let elsewhere = if used.others_left { Next::Elsewhere } else { Next::Nothing(Why::NoneLeft) };
         match self.on_failure {
             // `retry` stands aside, what it says of exit codes included.
-            OnFailure::Transfer if used.attempts < ATTEMPTS_TOTAL_MAX => Next::Elsewhere,
+            OnFailure::Transfer if !spent => elsewhere,
             _ if refused => Next::Nothing(Why::ExitCode),
-            OnFailure::RetryThenTransfer if used.attempts < ATTEMPTS_TOTAL_MAX => {
-                if used.here < retry.max_attempts {
-                    Next::Stay(delay(retry, used.here, chance))
-                } else {
-                    Next::Elsewhere
-                }
+            OnFailure::RetryThenTransfer if !spent && used.here < retry.max_attempts => {
+                Next::Stay(delay(retry, used.here, chance))
             }
+            OnFailure::RetryThenTransfer if !spent => elsewhere,
             OnFailure::Fail | OnFailure::Stop | OnFailure::Ignore if used.attempts < retry.max_attempts => {
                 Next::Again(delay(retry, used.attempts, chance))
             }
@@ -92,12 +111,25 @@ impl Policy<'_> {
 /// How long to wait after so many failed attempts: `delay × factor^(failed - 1)`, at most `max_delay`, and by chance up to
 /// `jitter_ratio` of that shorter or longer. A task that many jobs share does not come back in one wave.
 pub fn delay(retry: &Retry, failed: u32, chance: f64) -> Duration {
+    if retry.delay.is_zero() {
+        return Duration::ZERO;
+    }
     let most = retry.max_delay.unwrap_or(SPAN_MAX).as_secs_f64();
     let exponent = i32::try_from(failed.saturating_sub(1)).unwrap_or(i32::MAX);
     let plain = (retry.delay.as_secs_f64() * retry.factor.powi(exponent)).min(most);
     let spread = 1.0 + retry.jitter_ratio * (2.0 * chance - 1.0);
-    // What is no number, as infinity times nothing is none, is a wait of nothing.
-    Duration::try_from_secs_f64((plain * spread).max(0.0)).unwrap_or_default().min(SPAN_MAX * 2)
+    Duration::try_from_secs_f64((plain * spread).max(0.0)).unwrap_or(SPAN_MAX)
+}
+
+/// What chance draws for an attempt, from 0 to 1: always the same for one, so that a decision that is taken twice comes
+/// out alike, and evenly spread over many.
+pub fn chance(task: Uuid, attempt: u32) -> f64 {
+    let mut hash = Sha256::new();
+    hash.update(task.as_bytes());
+    hash.update(attempt.to_be_bytes());
+    let digest = hash.finalize();
+    let drawn = u32::from_be_bytes([digest[0], digest[1], digest[2], digest[3]]);
+    f64::from(drawn) / f64::from(u32::MAX)
 }
 
 #[cfg(test)]
@@ -113,7 +145,7 @@ mod tests {
     }
 
     fn used(attempts: u32, here: u32) -> Used {
-        Used { attempts, here }
+        Used { attempts, here, others_left: true }
     }
 
     #[test]
@@ -155,6 +187,50 @@ mod tests {
         assert_eq!(policy.next(used(2, 2), Some(1), 0.5), Next::Elsewhere);
         // The next runner begins anew.
         assert_eq!(policy.next(used(3, 1), Some(1), 0.5), Next::Stay(SECOND * 30));
+    }
+
+    #[test]
+    fn chance_is_the_same_for_an_attempt_and_spread_over_many() {
+        let draws: Vec<f64> = (0..1_000).map(|attempt| chance(Uuid::nil(), attempt)).collect();
+        assert_eq!(draws[7], chance(Uuid::nil(), 7));
+        for tenth in 0..10 {
+            let low = f64::from(tenth) / 10.0;
+            let within = draws.iter().filter(|draw| (low..low + 0.1).contains(*draw)).count();
+            assert!((50..200).contains(&within), "{within} of 1000 from {low}");
+        }
+    }
+
+    /// Rule 8 of the protocol: retry, transfer and overlap start copies by themselves, and `continue` says to go on.
+    #[test]
+    fn a_task_ends_when_cut_off_wherever_another_copy_could_start() {
+        let task = |on_failure, attempts, when_cut_off| TaskConfig {
+            on_failure,
+            retry: Some(Retry::times(attempts, SECOND)),
+            when_cut_off,
+            ..TaskConfig::default()
+        };
+        let stops = |overlap, task| stops_when_cut_off(&JobConfig { overlap, ..JobConfig::default() }, &task);
+        let allow = Some(Overlap::Allow);
+        assert!(!stops(allow, task(None, 1, None)), "nothing could start another");
+        assert!(stops(allow, task(None, 2, None)));
+        assert!(stops(allow, task(Some(OnFailure::Transfer), 1, None)));
+        assert!(stops(allow, task(Some(OnFailure::RetryThenTransfer), 1, Some(WhenCutOff::Stop))));
+        for overlap in [None, Some(Overlap::Skip), Some(Overlap::Queue), Some(Overlap::Replace)] {
+            assert!(stops(overlap, task(None, 1, None)), "{overlap:?}");
+            assert!(!stops(overlap, task(None, 3, Some(WhenCutOff::Continue))), "{overlap:?}");
+        }
+    }
+
+    #[test]
+    fn when_every_runner_had_its_turn_there_is_no_other() {
+        let two = retry(2);
+        let alone = |attempts, here| Used { others_left: false, ..used(attempts, here) };
+        let transfer = Policy { retry: None, on_failure: OnFailure::Transfer };
+        assert_eq!(transfer.next(used(1, 1), None, 0.5), Next::Elsewhere);
+        assert_eq!(transfer.next(alone(2, 1), None, 0.5), Next::Nothing(Why::NoneLeft));
+        let then = Policy { retry: Some(&two), on_failure: OnFailure::RetryThenTransfer };
+        assert_eq!(then.next(alone(1, 1), None, 0.5), Next::Stay(SECOND * 30), "its own turn is not over");
+        assert_eq!(then.next(alone(2, 2), None, 0.5), Next::Nothing(Why::NoneLeft));
     }
 
     proptest! {

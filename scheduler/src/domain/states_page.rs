@@ -132,13 +132,16 @@ fn verdicts(page: &mut String) {
 fn missing(page: &mut String) {
     let states = [TaskState::Dispatched, TaskState::Running, TaskState::Terminating];
     page.push_str("| the hello comes from | DISPATCHED | RUNNING | TERMINATING |\n|---|---|---|---|\n");
-    for (admission, words) in [
-        (Admission::SameBoot, "the same process"),
-        (Admission::NewBoot, "a new process of the same installation"),
-        (Admission::TakenOver, "another installation, the earlier one being gone"),
+    for (admission, stops, words) in [
+        (Admission::SameBoot, true, "the same process"),
+        (Admission::NewBoot, true, "a new process of the same installation"),
+        (Admission::TakenOver, true, "another installation, the earlier one being lost"),
+        (Admission::TakenOver, false, "the same, and the task goes on when cut off"),
     ] {
-        let cells: Vec<String> =
-            states.iter().map(|state| format!("{:?}", heartbeat::missing_from_hello(admission, *state))).collect();
+        let cells: Vec<String> = states
+            .iter()
+            .map(|state| format!("{:?}", heartbeat::missing_from_hello(admission, *state, stops)))
+            .collect();
         writeln!(page, "| {words} | {} |", cells.join(" | ")).unwrap();
     }
 }

@@ -278,6 +278,8 @@ pub struct Circumstances {
     pub exit_code: Option<i32>,
     /// What chance has drawn, from 0 to 1.
     pub chance: f64,
+    /// Whether a runner is there that did not have the task yet.
+    pub others_left: bool,
 }
 
 /// What becomes of a task whose dispatch came to an end.
@@ -321,7 +323,7 @@ pub fn decide(
         (other, _) => other,
     };
     let follows = |exit_code| {
-        let used = Used { attempts: counters.attempt, here: counters.tried + 1 };
+        let used = Used { attempts: counters.attempt, here: counters.tried + 1, others_left: at.others_left };
         policy.next(used, exit_code, at.chance)
     };
     let event = match ending {
@@ -384,7 +386,8 @@ mod tests {
     const DELAY: Duration = Duration::from_secs(30);
     const RETRY: Retry = Retry::times(3, DELAY);
     const THREE: Policy<'_> = Policy { retry: Some(&RETRY), on_failure: OnFailure::Fail };
-    const AT: Circumstances = Circumstances { now: Timestamp(1_000), exit_code: Some(1), chance: 0.5 };
+    const AT: Circumstances =
+        Circumstances { now: Timestamp(1_000), exit_code: Some(1), chance: 0.5, others_left: true };
 
     fn decided(state: TaskState, counters: Counters, ending: Ending) -> Decision {
         decide(state, Kind::Task, counters, THREE, ending, AT).expect("the ending means something here")

@@ -65,6 +65,7 @@ pub(super) async fn pass(tx: &Tx, work: &mut Work) -> Result<(Vec<Uuid>, bool), 
         row.state = row.state.after(job::Event::Expanded).expect("a created job can be expanded");
         row.started_at = Some(now);
         row.deadline_at = plan.config.timeout.map(|timeout| now + timeout);
+        row.warn_at = plan.config.warn_after.map(|after| now + after);
         // A disabled task is skipped at once, whatever its gate.
         let open: Vec<(Uuid, u32)> = (0..to)
             .filter(|&node| {

@@ -21,6 +21,7 @@ mod sessions;
 mod shards;
 #[cfg(test)]
 mod tests;
+mod transfer;
 mod trigger;
 mod turn;
 mod work;

@@ -116,6 +116,7 @@ pub(super) async fn pass(
             slot,
             task: task.reference(),
             job_id: task.job_id,
+            warn_after: plan.task(task.node).warn_after,
             spec,
         });
         dispatched.push(task);

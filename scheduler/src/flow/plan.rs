@@ -10,9 +10,9 @@ use crate::{
         definition::{JobConfig, OnFailure, Target, TaskConfig, TriggerRule},
         graph::Graph,
         pick::Class,
+        policy::{self, Policy},
         schedule::Zone,
         selector::Selector,
-        task::RetryPolicy,
         template,
         turns::Turns,
     },
@@ -33,6 +33,8 @@ pub(super) struct Plan {
     pub task_config_ids: Vec<Uuid>,
     /// Its graph.
     pub graph: Graph,
+    /// Whether a task goes from one runner to another when it fails.
+    pub transfers: bool,
     /// The node of each name.
     nodes: HashMap<String, u32>,
     /// What a runner must have, by node.
@@ -59,7 +61,17 @@ impl Plan {
                 Class { capability, pin: None, turns: Turns::default(), selector }.to_string()
             })
             .collect();
-        Ok(Self { config: row.definition, tasks, task_config_ids: row.task_config_ids, graph, nodes, classes, named })
+        let transfers = tasks.iter().any(|task| policy::of(task).on_failure.transfers());
+        Ok(Self {
+            config: row.definition,
+            tasks,
+            task_config_ids: row.task_config_ids,
+            graph,
+            transfers,
+            nodes,
+            classes,
+            named,
+        })
     }
 
     /// The zone of a schedule; UTC for jobs of none.
@@ -88,13 +100,14 @@ impl Plan {
         self.task(node).on_failure.unwrap_or(OnFailure::Fail)
     }
 
-    /// How often a node may be tried.
-    pub(super) fn retry(&self, node: u32) -> RetryPolicy {
-        let policy = self.task(node).retry.as_ref();
-        policy.map_or_else(RetryPolicy::default, |retry| RetryPolicy {
-            max_attempts: retry.max_attempts,
-            delay: retry.delay,
-        })
+    /// What follows a failed attempt at a node.
+    pub(super) fn policy(&self, node: u32) -> Policy<'_> {
+        policy::of(self.task(node))
+    }
+
+    /// Whether a task of a node ends by itself when its runner is cut off, so that none is left when it counts as lost.
+    pub(super) fn stops_when_cut_off(&self, node: u32) -> bool {
+        policy::stops_when_cut_off(&self.config, self.task(node))
     }
 
     /// What a runner must have to take a task of a node.

@@ -9,12 +9,12 @@ use super::{
     batch::{Context, Output},
     ending,
     pulse::Judge,
-    work::Work,
+    work::{JobWork, Work},
 };
 use crate::{
     domain::{
+        definition::span,
         job::JobState,
-        task::Ending,
         time::{Timestamp, micros},
         timing::Timing,
     },
@@ -33,10 +33,12 @@ pub(super) async fn silent(tx: &Tx, timing: &Timing) -> Result<Vec<String>, stor
     store::runner::silent(tx, Timestamp(now.0 - micros(timing.lost_after)), now, RUNNERS_MAX).await
 }
 
-/// Jobs whose time seems to be over; whether it is, is decided under their lock.
+/// Jobs whose time seems to be over, or that take long; whether it is, is decided under their lock.
 pub(super) async fn late_jobs(tx: &Tx) -> Result<Vec<Uuid>, store::Error> {
     let now = store::scheduler::now(tx).await?;
-    store::job::past_deadline(tx, now, JOBS_MAX).await
+    let mut late = store::job::past_deadline(tx, now, JOBS_MAX).await?;
+    late.extend(store::job::to_warn_of(tx, now, JOBS_MAX).await?);
+    Ok(late)
 }
 
 /// Ends what is late, and gives up what is lost [8].
@@ -49,6 +51,7 @@ pub(super) async fn pass(
     runners: &BTreeMap<String, RunnerRow>,
     output: &mut Output,
 ) -> Result<(), store::Error> {
+    warn_of_long_jobs(work);
     let late: Vec<Uuid> = work
         .jobs()
         .filter(|job| job.row.state == JobState::Running && job.row.deadline_at.is_some_and(|at| at <= work.now))
@@ -57,7 +60,7 @@ pub(super) async fn pass(
     for job in late {
         let timeout = work.plan(job).config.timeout.unwrap_or_default();
         work.job_mut(job).expect("the job is in hand").timed_out = true;
-        ending::terminate_job(tx, work, job, &format!("timed out after {timeout:?}"), None).await?;
+        ending::terminate_job(tx, work, job, &format!("timed out after {}", span::format(timeout)), None).await?;
     }
     // The turn may have waited for long: for a lock, for a database that stood still, or frozen as a whole. Then it is
     // our own absence that the rows show.
@@ -76,11 +79,26 @@ pub(super) async fn pass(
         let tasks = store::task::lock_held_by(tx, id).await?;
         let silence = work.now.since(known.last_seen_at);
         warn!(runner.id = %id, silence_s = silence.as_secs(), tasks = tasks.len(), "runner lost");
-        // Every dispatch carries self-stop: by now the runner or its watchdog has ended what it had.
         let reason = format!("runner {id} lost: not heard for {} s", silence.as_secs());
-        ending::end_all(work, tasks, |_| Ending::Lost { death: false }, &reason);
+        ending::lose(work, tasks, false, &reason);
         store::runner::end_session(tx, id).await?;
         output.lost.push((id.clone(), session));
     }
     Ok(())
+}
+
+/// Records, once a job, that it takes long.
+fn warn_of_long_jobs(work: &mut Work) {
+    let now = work.now;
+    let takes_long = |job: &&JobWork| {
+        let row = &job.row;
+        row.state == JobState::Running && row.warned_at.is_none() && row.warn_at.is_some_and(|at| at <= now)
+    };
+    let long: Vec<Uuid> = work.jobs().filter(takes_long).map(|job| job.row.id).collect();
+    for job in long {
+        let after = work.plan(job).config.warn_after.unwrap_or_default();
+        let row = work.job_mut(job).expect("the job is in hand");
+        row.warned_at = Some(now);
+        warn!(job.id = %job, job.name = %row.name, ?after, "job runs long");
+    }
 }

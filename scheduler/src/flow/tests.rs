@@ -2,6 +2,7 @@
 
 mod explain;
 mod graphs;
+mod policies;
 mod races;
 mod schedules;
 

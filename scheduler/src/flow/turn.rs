@@ -19,7 +19,7 @@ use super::{
     order::Order,
     orders, picker,
     plan::Plans,
-    reaper, trigger,
+    reaper, transfer, trigger,
     work::Work,
 };
 use crate::{domain::task::TaskState, store};
@@ -67,13 +67,17 @@ async fn run(context: &mut Context, input: &Input) -> Result<Output, store::Erro
 
     let mut wanted: BTreeSet<Uuid> = input.facts.iter().map(|fact| fact.job_id).collect();
     wanted.extend(input.orders.iter().filter_map(Order::job));
-    wanted.extend(dispatcher::jobs_of(&tx, input, &silent).await?);
+    let held = dispatcher::survey(&tx, input, &silent).await?;
+    wanted.extend(&held.jobs);
+    let mut stranded = transfer::Stranded::default();
     wanted.extend(trigger::jobs_of(&tx, &fires).await?);
     if input.look.is_some() {
         let left = expander::left(&tx).await?;
         output.more |= left.len() == expander::JOBS_MAX as usize;
         wanted.extend(left);
         wanted.extend(reaper::late_jobs(&tx).await?);
+        stranded = transfer::stranded(&tx, &context.timing).await?;
+        wanted.extend(&stranded.jobs);
     }
     let wanted: Vec<Uuid> = wanted.into_iter().collect();
     let rows = store::job::lock(&tx, &wanted).await?;
@@ -86,16 +90,20 @@ async fn run(context: &mut Context, input: &Input) -> Result<Output, store::Erro
         let plan = context.plans.get(&tx, row.job_config_id, row.version).await?;
         work.take_job(row, plan);
     }
+    if work.jobs().any(|job| job.plan.transfers) {
+        work.present = store::runner::present(&tx, transfer::heard_since(now, &context.timing)).await?;
+    }
     let mut data = Data::default();
 
     output.orders = orders::pass(&tx, context, &mut work, &input.orders, claims, configs).await?;
     trigger::pass(&tx, &mut work, fires).await?;
-    dispatcher::pass(&tx, context, &mut work, input, &runners, &mut output).await?;
+    dispatcher::pass(&tx, context, &mut work, input, &runners, &held, &mut output).await?;
     reaper::pass(&tx, context, &mut work, input.sweep, &silent, &runners, &mut output).await?;
+    transfer::pass(&tx, &context.timing, &mut work, &stranded).await?;
     let (opening, more) = expander::pass(&tx, &mut work).await?;
     output.more |= more;
     gates::settle(&tx, &mut work, &mut data, opening).await?;
-    output.job_ended = work.ended_a_job();
+    output.job_ended = work.ended_a_job() || work.proved_gone();
     output.changed = work.write(&tx).await?;
 
     let mut elsewhere = false;

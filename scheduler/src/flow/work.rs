@@ -12,14 +12,17 @@ use super::plan::Plan;
 use crate::{
     domain::{
         gate::{Parents, SkipCause},
+        heartbeat::TaskRef,
         job::{self, JobState},
         task::{Counters, Event, Kind, TaskState},
         time::Timestamp,
+        turns::Present,
     },
     store::{
         self, Tx,
+        attempt::AttemptRow,
         job::JobRow,
-        task::{AttemptRow, Changed, TaskRow},
+        task::{Changed, TaskRow},
     },
 };
 
@@ -42,6 +45,8 @@ struct TaskWork {
     /// The state and lease that were read; `None` for a new row.
     seen: Option<(TaskState, u64)>,
     touched: bool,
+    /// Something changed that only few tasks have.
+    noted: bool,
 }
 
 /// Where a job comes from.
@@ -63,22 +68,30 @@ pub(super) enum Origin {
 pub(super) struct Work {
     /// The time of the turn, read after all locks were taken.
     pub now: Timestamp,
+    /// The runners that are there, if a job in hand has tasks that go from one to another.
+    pub present: Vec<Present>,
     jobs: BTreeMap<Uuid, JobWork>,
     tasks: HashMap<Uuid, TaskWork>,
     nodes: HashMap<(Uuid, u32), Uuid>,
     ended: Vec<Uuid>,
     attempts: Vec<AttemptRow>,
+    /// Dispatches before the present one of their task, or of tasks not in hand, whose end is proven.
+    proven: Vec<TaskRef>,
+    proved: bool,
 }
 
 impl Work {
     pub(super) fn new(now: Timestamp) -> Self {
         Self {
             now,
+            present: Vec::new(),
             jobs: BTreeMap::new(),
             tasks: HashMap::new(),
             nodes: HashMap::new(),
             ended: Vec::new(),
             attempts: Vec::new(),
+            proven: Vec::new(),
+            proved: false,
         }
     }
 
@@ -116,6 +129,8 @@ impl Work {
             started_at: None,
             ended_at: None,
             deadline_at: None,
+            warn_at: None,
+            warned_at: None,
             schedule,
             fire_time,
             waiting,
@@ -139,6 +154,11 @@ impl Work {
     /// Whether a job ended in this turn.
     pub(super) fn ended_a_job(&self) -> bool {
         self.jobs.values().any(|job| job.touched && job.row.state.is_terminal())
+    }
+
+    /// Whether the end of a dispatch was proven that had been doubted: others may have waited for that.
+    pub(super) fn proved_gone(&self) -> bool {
+        self.proved
     }
 
     /// The job, if it is in hand.
@@ -171,7 +191,7 @@ impl Work {
                 self.nodes.insert((row.job_id, row.node), row.id);
             }
             let seen = Some((row.state, row.counters.lease));
-            self.tasks.entry(row.id).or_insert(TaskWork { row, seen, touched: false });
+            self.tasks.entry(row.id).or_insert(TaskWork { row, seen, touched: false, noted: false });
         }
     }
 
@@ -180,7 +200,7 @@ impl Work {
         if row.kind != Kind::Shard {
             self.nodes.insert((row.job_id, row.node), row.id);
         }
-        self.tasks.insert(row.id, TaskWork { row, seen: None, touched: true });
+        self.tasks.insert(row.id, TaskWork { row, seen: None, touched: true, noted: false });
     }
 
     /// The task, if it is in hand.
@@ -203,6 +223,26 @@ impl Work {
         let task = self.tasks.get_mut(&id).expect("a task is edited that is in hand");
         task.touched = true;
         &mut task.row
+    }
+
+    /// The task, to be changed in what it asks of a runner, its tries and its warning: what only few tasks change.
+    pub(super) fn note(&mut self, id: Uuid) -> &mut TaskRow {
+        let task = self.tasks.get_mut(&id).expect("a task is edited that is in hand");
+        (task.touched, task.noted) = (true, true);
+        &mut task.row
+    }
+
+    /// The end of a dispatch is proven, whatever became of its task since.
+    pub(super) fn prove_gone(&mut self, dispatch: TaskRef) {
+        self.proved = true;
+        match self.tasks.get_mut(&dispatch.task) {
+            Some(task) if task.row.counters.lease == dispatch.lease => {
+                if !task.row.gone {
+                    (task.row.gone, task.touched) = (true, true);
+                }
+            }
+            _ => self.proven.push(dispatch),
+        }
     }
 
     /// Lets an event happen to a task. `false` when it means nothing in the state the task is in.
@@ -248,6 +288,7 @@ impl Work {
     pub(super) fn archive(&mut self, id: Uuid, reason: &str) {
         let now = self.now;
         let row = self.edit(id);
+        let warned = row.warned_at.take().is_some();
         let attempt = AttemptRow {
             task_id: id,
             lease: row.counters.lease,
@@ -261,6 +302,9 @@ impl Work {
             gone: std::mem::replace(&mut row.gone, true),
         };
         self.attempts.push(attempt);
+        if warned {
+            self.note(id);
+        }
     }
 
     /// What ended since this was asked last.
@@ -332,8 +376,15 @@ impl Work {
                 return Err(store::Error::Missed { asked: slice.len() as u64, written });
             }
         }
+        let noted: Vec<&TaskRow> = self.tasks.values().filter(|task| task.noted).map(|task| &task.row).collect();
+        for slice in noted.chunks(ROWS_MAX) {
+            store::attempt::note(tx, slice).await?;
+        }
         for slice in self.attempts.chunks(ROWS_MAX) {
-            store::task::archive(tx, slice).await?;
+            store::attempt::archive(tx, slice).await?;
+        }
+        for slice in self.proven.chunks(ROWS_MAX) {
+            store::attempt::prove_gone(tx, slice).await?;
         }
         let old_jobs: Vec<&JobRow> =
             self.jobs.values().filter(|job| job.touched && !job.is_new).map(|job| &job.row).collect();
@@ -387,6 +438,7 @@ impl NewTask {
             runner_id: None,
             slot: None,
             session_id: None,
+            warned_at: None,
             gone: true,
             end_grace: None,
             exit_code: None,

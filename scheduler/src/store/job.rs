@@ -41,6 +41,10 @@ pub struct JobRow {
     pub ended_at: Option<Timestamp>,
     /// When its time is over.
     pub deadline_at: Option<Timestamp>,
+    /// When to report that it takes long.
+    pub warn_at: Option<Timestamp>,
+    /// When that was reported.
+    pub warned_at: Option<Timestamp>,
     /// The schedule that made it.
     pub schedule: Option<String>,
     /// The instant a schedule made it for.
@@ -64,7 +68,7 @@ pub struct JobRow {
 }
 
 const COLUMNS: &str = "id, job_config_id, version, namespace, name, labels, state, reason, params, created_at,
-    started_at, ended_at, deadline_at, schedule, fire_time, waiting, stopping, timed_out, expanded, tasks_total, tasks_ended,
+    started_at, ended_at, deadline_at, warn_at, warned_at, schedule, fire_time, waiting, stopping, timed_out, expanded, tasks_total, tasks_ended,
     tasks_failed, seq";
 
 /// Jobs whose tasks are to be written, oldest first.
@@ -78,6 +82,15 @@ pub async fn to_expand(tx: &Tx, limit: u32) -> Result<Vec<Uuid>, Error> {
 pub async fn past_deadline(tx: &Tx, now: Timestamp, limit: u32) -> Result<Vec<Uuid>, Error> {
     let text = "SELECT id FROM job WHERE deadline_at IS NOT NULL AND state = 'RUNNING' AND deadline_at <= :now
                 ORDER BY deadline_at LIMIT :limit";
+    let params = [("now", now.0.into()), ("limit", i64::from(limit).into())];
+    let rows = tx.query(sql::statement(tx.backend(), text, &params)).await?;
+    rows.iter().map(|row| row.column("id")).collect()
+}
+
+/// Jobs that take long and of which that was not reported.
+pub async fn to_warn_of(tx: &Tx, now: Timestamp, limit: u32) -> Result<Vec<Uuid>, Error> {
+    let text = "SELECT id FROM job WHERE warn_at IS NOT NULL AND warned_at IS NULL AND state = 'RUNNING'
+                AND warn_at <= :now ORDER BY warn_at LIMIT :limit";
     let params = [("now", now.0.into()), ("limit", i64::from(limit).into())];
     let rows = tx.query(sql::statement(tx.backend(), text, &params)).await?;
     rows.iter().map(|row| row.column("id")).collect()
@@ -125,6 +138,7 @@ pub async fn insert(tx: &Tx, jobs: &[&JobRow]) -> Result<(), Error> {
         bigint("started_at").nullable(),
         bigint("ended_at").nullable(),
         bigint("deadline_at").nullable(),
+        bigint("warn_at").nullable(),
         text("trigger_kind"),
         text("schedule").nullable(),
         bigint("fire_time").nullable(),
@@ -151,6 +165,7 @@ pub async fn insert(tx: &Tx, jobs: &[&JobRow]) -> Result<(), Error> {
             job.started_at.map(|at| at.0).into(),
             job.ended_at.map(|at| at.0).into(),
             job.deadline_at.map(|at| at.0).into(),
+            job.warn_at.map(|at| at.0).into(),
             if job.schedule.is_some() { "SCHEDULE" } else { "MANUAL" }.into(),
             job.schedule.clone().into(),
             job.fire_time.map(|at| at.0).into(),
@@ -164,10 +179,10 @@ pub async fn insert(tx: &Tx, jobs: &[&JobRow]) -> Result<(), Error> {
         ]);
     }
     let text = "WITH {input} INSERT INTO job (id, job_config_id, version, namespace, name, labels, state, reason,
-                    params, created_at, started_at, ended_at, deadline_at, trigger_kind, schedule, fire_time, waiting,
+                    params, created_at, started_at, ended_at, deadline_at, warn_at, trigger_kind, schedule, fire_time, waiting,
                     stopping, expanded, tasks_total, tasks_ended, tasks_failed, seq)
                 SELECT id, job_config_id, version, namespace, name, labels, state, reason, params, created_at,
-                    started_at, ended_at, deadline_at, trigger_kind, schedule, fire_time, waiting, stopping, expanded,
+                    started_at, ended_at, deadline_at, warn_at, trigger_kind, schedule, fire_time, waiting, stopping, expanded,
                     tasks_total, tasks_ended, tasks_failed, seq
                 FROM input";
     tx.execute(input.statement(tx.backend(), text, &[])).await?;
@@ -186,6 +201,8 @@ pub async fn update(tx: &Tx, jobs: &[&JobRow]) -> Result<(), Error> {
         bigint("started_at").nullable(),
         bigint("ended_at").nullable(),
         bigint("deadline_at").nullable(),
+        bigint("warn_at").nullable(),
+        bigint("warned_at").nullable(),
         boolean("waiting"),
         boolean("stopping"),
         boolean("timed_out"),
@@ -202,6 +219,8 @@ pub async fn update(tx: &Tx, jobs: &[&JobRow]) -> Result<(), Error> {
             job.started_at.map(|at| at.0).into(),
             job.ended_at.map(|at| at.0).into(),
             job.deadline_at.map(|at| at.0).into(),
+            job.warn_at.map(|at| at.0).into(),
+            job.warned_at.map(|at| at.0).into(),
             job.waiting.into(),
             job.stopping.into(),
             job.timed_out.into(),
@@ -213,7 +232,7 @@ pub async fn update(tx: &Tx, jobs: &[&JobRow]) -> Result<(), Error> {
     }
     let text = "WITH {input} UPDATE job SET state = input.state, reason = input.reason,
                     started_at = input.started_at, ended_at = input.ended_at, deadline_at = input.deadline_at,
-                    waiting = input.waiting, stopping = input.stopping, timed_out = input.timed_out, expanded = input.expanded,
+                    warn_at = input.warn_at, warned_at = input.warned_at, waiting = input.waiting, stopping = input.stopping, timed_out = input.timed_out, expanded = input.expanded,
                     tasks_ended = input.tasks_ended, tasks_failed = input.tasks_failed, seq = input.seq
                 FROM input WHERE job.id = input.id";
     tx.execute(input.statement(tx.backend(), text, &[])).await?;
@@ -246,6 +265,8 @@ fn read(row: &QueryResult) -> Result<JobRow, Error> {
         started_at: row.time("started_at")?,
         ended_at: row.time("ended_at")?,
         deadline_at: row.time("deadline_at")?,
+        warn_at: row.time("warn_at")?,
+        warned_at: row.time("warned_at")?,
         schedule: row.column("schedule")?,
         fire_time: row.time("fire_time")?,
         waiting: row.column("waiting")?,

@@ -1,5 +1,6 @@
 //! What is written. Each question and each transition has a named function; rows turn into domain values at the door.
 
+pub mod attempt;
 pub mod config;
 mod entity;
 mod error;

@@ -13,6 +13,7 @@ use super::{
 use crate::domain::{
     heartbeat::{Hello, Known},
     time::Timestamp,
+    turns::Present,
 };
 
 /// A runner, locked.
@@ -189,23 +190,31 @@ pub async fn hold(tx: &Tx, scheduler: Uuid, until: Timestamp) -> Result<(), Erro
     Ok(())
 }
 
+/// The runners that are there, and those that were heard since then and may come back.
+pub async fn present(tx: &Tx, since: Timestamp) -> Result<Vec<Present>, Error> {
+    let text = "SELECT id, labels, capabilities FROM runner
+                WHERE session_id IS NOT NULL OR last_seen_at > :since ORDER BY id";
+    let rows = tx.query(sql::statement(tx.backend(), text, &[("since", since.0.into())])).await?;
+    rows.iter()
+        .map(|row| what_it_is(row).map(|(id, labels, capabilities)| Present { id, labels, capabilities }))
+        .collect()
+}
+
 /// The runners that are alive, with what decides whether they may take a task.
 pub async fn alive(tx: &Tx) -> Result<Vec<(String, BTreeMap<String, String>, Vec<String>)>, Error> {
     let text = "SELECT id, labels, capabilities FROM runner
                 WHERE session_id IS NOT NULL AND drained = false AND draining = false ORDER BY id";
     let rows = tx.query(sql::statement(tx.backend(), text, &[])).await?;
-    rows.iter()
-        .map(|row| {
-            let id: String = row.column("id")?;
-            let (labels, capabilities): (String, String) = (row.column("labels")?, row.column("capabilities")?);
-            let labels = serde_json::from_str(&labels);
-            let capabilities = serde_json::from_str(&capabilities);
-            match (labels, capabilities) {
-                (Ok(labels), Ok(capabilities)) => Ok((id, labels, capabilities)),
-                _ => Err(unreadable("runner", id, "its labels or capabilities are not JSON")),
-            }
-        })
-        .collect()
+    rows.iter().map(what_it_is).collect()
+}
+
+fn what_it_is(row: &QueryResult) -> Result<(String, BTreeMap<String, String>, Vec<String>), Error> {
+    let id: String = row.column("id")?;
+    let (labels, capabilities): (String, String) = (row.column("labels")?, row.column("capabilities")?);
+    match (serde_json::from_str(&labels), serde_json::from_str(&capabilities)) {
+        (Ok(labels), Ok(capabilities)) => Ok((id, labels, capabilities)),
+        _ => Err(unreadable("runner", id, "its labels or capabilities are not JSON")),
+    }
 }
 
 fn read(row: &QueryResult) -> Result<RunnerRow, Error> {

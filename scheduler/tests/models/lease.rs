@@ -5,8 +5,10 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use baton_scheduler::domain::{
+    definition::{OnFailure, Retry},
     heartbeat::{self, Admission, Hello, Known, SlotStatus, Verdict},
-    task::{self, Counters, Ending, Event, Kind, RetryPolicy, TaskState},
+    policy::Policy,
+    task::{self, Counters, Ending, Event, Kind, TaskState},
     time::Timestamp,
     timing::Timing,
 };
@@ -71,6 +73,8 @@ struct Leases {
     guards: Guards,
     /// Whether the first scheduler stops as planned, or is cut from its database.
     planned: bool,
+    /// Whether the task goes on while its runner is cut off, as `when_cut_off: continue` says.
+    goes_on: bool,
 }
 
 /// The process of the first attempt.
@@ -141,7 +145,7 @@ enum Step {
 
 impl Leases {
     fn deadline(&self, state: &State) -> u8 {
-        if self.guards.self_stop { state.renewed + state.hold + self_stop_after() } else { u8::MAX }
+        if self.guards.self_stop && !self.goes_on { state.renewed + state.hold + self_stop_after() } else { u8::MAX }
     }
 
     /// To which scheduler a frame that was sent at this time went; before a welcome nothing but the hello is sent.
@@ -150,10 +154,11 @@ impl Leases {
     }
 
     fn decide(state: &mut State, ending: Ending) {
-        let (attempt, deaths, refusals, not_before) = (1, 0, 0, Timestamp(0));
-        let counters = Counters { attempt, lease: state.lease, deaths, refusals, not_before };
-        let policy = RetryPolicy { max_attempts: 2, delay: Duration::ZERO };
-        if let Some(after) = task::decide(state.task, Kind::Task, counters, policy, ending, Timestamp(0)) {
+        let (attempt, deaths, refusals, tried, not_before) = (1, 0, 0, 0, Timestamp(0));
+        let counters = Counters { attempt, lease: state.lease, deaths, refusals, tried, not_before };
+        let twice = Retry::times(2, Duration::ZERO);
+        let policy = Policy { retry: Some(&twice), on_failure: OnFailure::Fail };
+        if let Some(after) = task::decide(state.task, Kind::Task, counters, policy, ending, crate::at()) {
             (state.task, state.lease) = (after.state, after.counters.lease);
         }
     }
@@ -328,7 +333,8 @@ impl Model for Leases {
             }
             Step::Sweep => {
                 state.given_up = true;
-                Self::decide(&mut state, Ending::Lost { death: false });
+                let ending = if self.goes_on { Ending::LostUnproven } else { Ending::Lost { death: false } };
+                Self::decide(&mut state, ending);
             }
             Step::Pick => {
                 state.task = state.task.after(Kind::Task, Event::Picked)?;
@@ -350,7 +356,10 @@ impl Model for Leases {
         vec![
             Property::always(ONE_COPY, |_, state: &State| !state.second || state.process == Process::Gone),
             Property::always(FENCED, |_, state: &State| state.ended_by.is_none()),
-            Property::sometimes("a lost task runs again", |_, state: &State| state.second),
+            Property::sometimes("a lost task runs again, unless it may go on", |model: &Self, state: &State| {
+                let goes_on = state.task == TaskState::Failed && state.process == Process::Runs;
+                if model.goes_on { goes_on && !state.second } else { state.second }
+            }),
             Property::sometimes("a task survives the loss of its scheduler", |_, state: &State| {
                 !state.first_works && state.welcomed && state.now == END && state.process == Process::Runs
             }),
@@ -362,11 +371,11 @@ const ONE_COPY: &str = "two copies never run at once";
 const FENCED: &str = "a report under an old lease changes nothing";
 
 fn leases(guards: Guards) -> Leases {
-    Leases { guards, planned: false }
+    Leases { guards, planned: false, goes_on: false }
 }
 
 fn stops(guards: Guards) -> Leases {
-    Leases { guards, planned: true }
+    Leases { guards, planned: true, goes_on: false }
 }
 
 #[test]
@@ -377,6 +386,12 @@ fn a_task_never_runs_twice_at_once_whatever_is_lost_or_late() {
 #[test]
 fn a_task_never_runs_twice_at_once_around_a_planned_stop() {
     holds("lease, a planned stop", stops(ALL));
+}
+
+#[test]
+fn a_task_that_goes_on_while_cut_off_is_never_joined_by_another() {
+    holds("lease, when_cut_off: continue", Leases { goes_on: true, ..leases(ALL) });
+    holds("lease, when_cut_off: continue, a planned stop", Leases { goes_on: true, ..stops(ALL) });
 }
 
 #[test]

@@ -11,7 +11,13 @@ mod terminate;
 
 use std::{collections::BTreeSet, fmt::Debug, hash::Hash};
 
+use baton_scheduler::domain::{task::Circumstances, time::Timestamp};
 use stateright::{Checker as _, HasDiscoveries, Model};
+
+/// A model has no clock of its own and no chance: an attempt follows another at once.
+fn at() -> Circumstances {
+    Circumstances { now: Timestamp(0), exit_code: None, chance: 0.5, others_left: false }
+}
 
 /// Explores a model whole: nothing that must not happen does, and what should be possible is. Returns how many states
 /// it has.

@@ -4,8 +4,10 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use baton_scheduler::domain::{
+    definition::{OnFailure, Retry},
     heartbeat::{self, Admission, Hello, Known, SlotStatus, Verdict},
-    task::{self, Counters, Event, Kind, RetryPolicy, TaskState},
+    policy::Policy,
+    task::{self, Counters, Event, Kind, TaskState},
     time::Timestamp,
 };
 use stateright::{Model, Property};
@@ -102,17 +104,19 @@ impl Dials {
             }
         }
         if held && self.0.settle && inventory != Some(state.lease) {
-            let ending = heartbeat::missing_from_hello(Admission::SameBoot, state.task);
+            let ending = heartbeat::missing_from_hello(Admission::SameBoot, state.task, true);
             let counters = Counters {
                 attempt: 1,
                 lease: state.lease,
                 deaths: 0,
                 refusals: state.refusals,
+                tried: 0,
                 not_before: Timestamp(0),
             };
             // Whatever is lost is tried again, so that a second copy would be seen.
-            let policy = RetryPolicy { max_attempts: u32::MAX, delay: Duration::ZERO };
-            let after = task::decide(state.task, Kind::Task, counters, policy, ending, Timestamp(0))?;
+            let always = Retry::times(u32::MAX, Duration::ZERO);
+            let policy = Policy { retry: Some(&always), on_failure: OnFailure::Fail };
+            let after = task::decide(state.task, Kind::Task, counters, policy, ending, crate::at())?;
             (state.task, state.lease, state.refusals) = (after.state, after.counters.lease, after.counters.refusals);
         }
         Some(())

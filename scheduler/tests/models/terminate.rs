@@ -7,7 +7,8 @@ use baton_scheduler::domain::{
     heartbeat::{
         self, Admission, Answer, EndReason, Held, Reading, SlotReport, SlotStatus, TaskRef, TaskResult, Verdict,
     },
-    task::{self, Counters, Ending, Event, Kind, RetryPolicy, TaskState},
+    policy::Policy,
+    task::{self, Counters, Ending, Event, Kind, TaskState},
     time::Timestamp,
 };
 use stateright::{Model, Property};
@@ -150,9 +151,9 @@ impl State {
     }
 
     fn end(&mut self, ending: Ending) {
-        let (attempt, deaths, not_before) = (1, 0, Timestamp(0));
-        let counters = Counters { attempt, lease: self.lease, deaths, refusals: self.refusals, not_before };
-        let decision = task::decide(self.task, Kind::Task, counters, RetryPolicy::default(), ending, Timestamp(0));
+        let (attempt, deaths, tried, not_before) = (1, 0, 0, Timestamp(0));
+        let counters = Counters { attempt, lease: self.lease, deaths, refusals: self.refusals, tried, not_before };
+        let decision = task::decide(self.task, Kind::Task, counters, Policy::NOTHING, ending, crate::at());
         if let Some(after) = decision {
             (self.task, self.lease, self.refusals) = (after.state, after.counters.lease, after.counters.refusals);
         }
@@ -226,7 +227,7 @@ impl State {
         };
         let mut verdict = None;
         if self.task.holds_slot() && brought.is_none_or(|(lease, ..)| lease != self.lease) {
-            self.end(heartbeat::missing_from_hello(Admission::SameBoot, self.task));
+            self.end(heartbeat::missing_from_hello(Admission::SameBoot, self.task, true));
         }
         if let Some((lease, status, by_itself)) = brought {
             let told = match heartbeat::judge(Some((self.task, self.lease)), lease, status) {

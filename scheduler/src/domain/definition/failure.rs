@@ -36,14 +36,7 @@ fn one() -> f64 {
 impl Retry {
     /// So many attempts, so far apart, and nothing else.
     pub const fn times(max_attempts: u32, delay: Duration) -> Self {
-        Self {
-            max_attempts,
-            delay,
-            factor: 1.0,
-            max_delay: None,
-            jitter_ratio: 0.0,
-            no_retry_exit_codes: Vec::new(),
-        }
+        Self { max_attempts, delay, factor: 1.0, max_delay: None, jitter_ratio: 0.0, no_retry_exit_codes: Vec::new() }
     }
 
     /// Reads it from a job file.

@@ -92,7 +92,10 @@ mod tests {
         let task = &schema["$defs"]["TaskConfig"];
         assert_eq!(task["additionalProperties"], false);
         assert_eq!(task["properties"]["shards"]["$ref"], "#/$defs/Shards");
-        assert_eq!(task["properties"]["on_failure"]["enum"], serde_json::json!(["fail", "stop", "ignore", "transfer", "retry_then_transfer"]));
+        assert_eq!(
+            task["properties"]["on_failure"]["enum"],
+            serde_json::json!(["fail", "stop", "ignore", "transfer", "retry_then_transfer"])
+        );
         assert_eq!(task["properties"]["priority"]["minimum"], -100);
     }
 }

@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 
 use super::{
-    JobConfig, OnFailure, Overlap, Retry, Schedule, Shards, Split, Target, TaskConfig, TaskDefaults, TriggerRule, WhenCutOff, keys,
+    JobConfig, OnFailure, Overlap, Retry, Schedule, Shards, Split, Target, TaskConfig, TaskDefaults, TriggerRule,
+    WhenCutOff, keys,
     limits::PROBLEMS_MAX,
     problem::{Part, Path, Problem, Span},
     reader::{self, Fields},

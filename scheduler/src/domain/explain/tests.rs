@@ -347,12 +347,20 @@ fn a_job_leads_to_the_tasks_that_everything_waits_for() {
 }
 
 #[test]
-fn a_task_that_was_transferred_says_on_whom_it_was_given_up() {
-    let given_up = ["a", "b"].map(str::to_owned).into();
-    let transferred = |runners| {
-        let mut facts = queued(runners);
-        facts.queue.as_mut().expect("it is queued").class.turns = Turns { stay: None, given_up };
-        facts
+fn a_task_that_was_transferred_says_whose_turn_it_is_and_who_was_given_up() {
+    let asks = |stay: Option<&str>, given_up: &[&str], there: &[&str]| {
+        let mut facts = queued(&config(), &[]);
+        facts.runners = there.iter().map(|id| runner(id, &[])).collect();
+        facts.queue.as_mut().expect("it is queued").class.turns =
+            Turns { stay: stay.map(str::to_owned), given_up: given_up.iter().map(|id| (*id).to_owned()).collect() };
+        explain(&facts).checks.into_iter().find(|check| check.name == "pin").expect("it is asked")
     };
-    drop(transferred);
+    assert_eq!(asks(None, &["a"], &["a", "b"]).detail, "given up on a; 1 of 2 left");
+    assert_eq!(asks(Some("b"), &["a"], &["a", "b"]).detail, "its retries stay on b");
+    let alone = asks(None, &["a"], &["a"]);
+    assert_eq!(
+        (alone.standing, alone.detail.as_str()),
+        (Standing::Holds, "no runner is left to transfer to; given up on a")
+    );
+    assert_eq!(asks(Some("b"), &[], &["a"]).standing, Standing::Holds);
 }

@@ -89,7 +89,8 @@ fn policy(task: &TaskConfig, config: &JobConfig, path: &Path, problems: &mut Vec
         problems.push(problem.suggest("write on_failure: retry_then_transfer, or take one of them out".to_owned()));
     }
     if on_failure.transfers() && matches!(task.shards, Some(Shards { split: Split::OnePerRunner, .. })) {
-        let message = format!("a shard of one_per_runner belongs to its runner, so {} has none to go to", on_failure.name());
+        let message =
+            format!("a shard of one_per_runner belongs to its runner, so {} has none to go to", on_failure.name());
         let problem = Problem::new(path.key("on_failure"), message);
         problems.push(problem.suggest("write on_failure: fail and retry".to_owned()));
     }

@@ -12,8 +12,8 @@ mod texts;
 use super::{
     JobConfig, Shards, Split, Target, TaskConfig,
     limits::{
-        EDGES_MAX, LABEL_MAX, LABELS_MAX, PATH_MAX, PERCENTS, PRIORITIES, PROBLEMS_MAX, SHARDS_MAX,
-        SHARDS_TOTAL_MAX, SPAN_MAX, TASKS_MAX,
+        EDGES_MAX, LABEL_MAX, LABELS_MAX, PATH_MAX, PERCENTS, PRIORITIES, PROBLEMS_MAX, SHARDS_MAX, SHARDS_TOTAL_MAX,
+        SPAN_MAX, TASKS_MAX,
     },
     problem::{Part, Path, Problem},
     span,
