@@ -1,4 +1,11 @@
 -- The present schema, written by a test: run it with BATON_WRITE_DOCS=1.
+CREATE TABLE after_end (
+    job_config_id blob NOT NULL REFERENCES job_config (id) ON DELETE CASCADE,
+    name text NOT NULL,
+    job_id blob NOT NULL,
+    ended_at bigint NOT NULL,
+    PRIMARY KEY (job_config_id, name)
+    );
 CREATE TABLE fire (
     job_config_id blob NOT NULL REFERENCES job_config (id) ON DELETE CASCADE,
     schedule text NOT NULL,
@@ -37,7 +44,7 @@ CREATE TABLE job (
     tasks_total integer NOT NULL,
     tasks_ended integer NOT NULL DEFAULT 0,
     tasks_failed integer NOT NULL DEFAULT 0,
-    seq bigint NOT NULL DEFAULT 1, warn_at bigint, warned_at bigint,
+    seq bigint NOT NULL DEFAULT 1, cause text, parent_job_id blob, parent_task_id blob, parent_attempt integer, depth integer NOT NULL DEFAULT 0, logical_at bigint, logical_zone text,
     CHECK (tasks_ended <= tasks_total)
     );
 CREATE INDEX job_deadline ON job (deadline_at) WHERE deadline_at IS NOT NULL AND state = 'RUNNING';
@@ -46,6 +53,8 @@ CREATE UNIQUE INDEX job_fire ON job (job_config_id, schedule, fire_time, rerun_n
 CREATE INDEX job_live_of_config ON job (job_config_id)
     WHERE state IN ('CREATED', 'RUNNING', 'TERMINATING');
 CREATE INDEX job_of_config ON job (namespace, name, id);
+CREATE INDEX job_of_parent ON job (parent_job_id, id) WHERE parent_job_id IS NOT NULL;
+CREATE UNIQUE INDEX job_of_task ON job (parent_task_id, parent_attempt) WHERE parent_task_id IS NOT NULL;
 CREATE INDEX job_tail ON job (lower(substr(hex(id), -4)));
 CREATE INDEX job_to_expand ON job (id) WHERE state = 'CREATED' AND NOT waiting;
 CREATE INDEX job_waiting ON job (job_config_id, id) WHERE state = 'CREATED' AND waiting;
@@ -61,6 +70,16 @@ CREATE TABLE job_config (
     deleted_at bigint
     );
 CREATE UNIQUE INDEX job_config_name ON job_config (namespace, name) WHERE deleted_at IS NULL;
+CREATE TABLE job_config_use (
+    job_config_id blob NOT NULL REFERENCES job_config (id) ON DELETE CASCADE,
+    -- TASK: a `job` task. AFTER: `after_jobs`.
+    kind text NOT NULL CHECK (kind IN ('TASK', 'AFTER')),
+    namespace text NOT NULL,
+    name text NOT NULL,
+    PRIMARY KEY (job_config_id, kind, name)
+    );
+CREATE INDEX job_config_followed ON job_config_use (namespace, name) WHERE kind = 'AFTER';
+CREATE INDEX job_config_used ON job_config_use (namespace, name);
 CREATE TABLE job_config_version (
     job_config_id blob NOT NULL REFERENCES job_config (id) ON DELETE CASCADE,
     version integer NOT NULL,
@@ -71,6 +90,14 @@ CREATE TABLE job_config_version (
     created_at bigint NOT NULL,
     PRIMARY KEY (job_config_id, version)
     );
+CREATE TABLE job_source (
+    job_id blob NOT NULL REFERENCES job (id) ON DELETE CASCADE,
+    job_config_id blob NOT NULL,
+    source_job_id blob NOT NULL,
+    name text NOT NULL,
+    PRIMARY KEY (job_config_id, source_job_id)
+    );
+CREATE INDEX job_source_of ON job_source (job_id);
 CREATE TABLE meta (
     key text NOT NULL PRIMARY KEY,
     value text NOT NULL
@@ -200,6 +227,8 @@ CREATE INDEX task_queue ON task (class, priority DESC, queued_at, id) WHERE stat
 CREATE INDEX task_shard ON task (group_id) WHERE group_id IS NOT NULL;
 CREATE INDEX task_shard_waiting ON task (group_id, shard_index)
     WHERE state = 'CREATED' AND group_id IS NOT NULL;
+CREATE INDEX task_with_child ON task (id)
+    WHERE class = 'job;;' AND state IN ('RUNNING', 'TERMINATING');
 CREATE TABLE task_attempt (
     task_id blob NOT NULL REFERENCES task (id) ON DELETE CASCADE,
     lease bigint NOT NULL,

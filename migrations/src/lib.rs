@@ -13,6 +13,7 @@ mod m0003_runners;
 mod m0004_requests;
 mod m0005_schedules;
 mod m0008_attempts;
+mod m0009_sub_jobs;
 mod m0101_logs;
 
 /// The changes of the main database, in order.
@@ -29,6 +30,7 @@ impl MigratorTrait for Migrator {
             Box::new(m0004_requests::Migration),
             Box::new(m0005_schedules::Migration),
             Box::new(m0008_attempts::Migration),
+            Box::new(m0009_sub_jobs::Migration),
         ]
     }
 }

@@ -14,7 +14,7 @@ use crate::{
     output::{
         Output,
         facts::Facts,
-        glyphs,
+        glyphs, origin,
         text::{Line, Tone},
         time::{self, proto_span},
     },
@@ -227,7 +227,7 @@ fn job_lines(output: Output, job: &Job, now: DateTime<Utc>) -> Vec<Line> {
     facts.add("namespace", job.namespace.as_str());
     facts.span("state", glyphs::job(job.state()).span());
     facts.add("reason", job.reason.as_str());
-    facts.add("trigger", word(job.trigger().as_str_name(), "TRIGGER_KIND_"));
+    facts.add("trigger", origin::words(job));
     facts.pairs("params", &job.params);
     facts.pairs("labels", &job.labels);
     facts.add("created", output.instant(job.create_time, now));

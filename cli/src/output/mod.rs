@@ -4,6 +4,7 @@ pub mod escape;
 pub mod facts;
 pub mod glyphs;
 pub mod json;
+pub mod origin;
 pub mod table;
 pub mod text;
 pub mod time;

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use baton::v1::{Job, Task, TaskKind, TaskState, TriggerKind};
+use baton::v1::{Job, Task, TaskKind, TaskState};
 use chrono::{DateTime, Utc};
 
 use super::{
@@ -13,7 +13,7 @@ use super::{
 use crate::{
     follow,
     output::{
-        glyphs,
+        glyphs, origin,
         text::{Line, Span, Tone},
         time,
     },
@@ -69,10 +69,9 @@ pub fn draw(picture: &Picture, size: Size, now: DateTime<Utc>, trouble: Option<&
 
 /// "job 7be0d21c · orders-etl v7 · manual".
 pub fn heading(job: &Job) -> Line {
-    let trigger = match job.trigger() {
-        TriggerKind::Manual => " · manual",
-        TriggerKind::Schedule => " · schedule",
-        TriggerKind::Unspecified => "",
+    let trigger = match origin::words(job) {
+        words if words.is_empty() => words,
+        words => format!(" · {words}"),
     };
     Line::new()
         .with("job ", Tone::Plain)

@@ -12,6 +12,7 @@ mod gate_properties;
 pub mod graph;
 pub mod heartbeat;
 pub mod job;
+pub mod origin;
 pub mod output;
 pub mod params;
 pub mod pick;

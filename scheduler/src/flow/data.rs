@@ -165,7 +165,7 @@ impl Data {
             shard,
             job_id: job.id.to_string(),
             job_name: job.name.clone(),
-            logical_time: logical_time(job.fire_time.unwrap_or(job.created_at), plan.zone(job.schedule.as_deref())),
+            logical_time: logical_time(job, plan),
         }
     }
 }
@@ -192,7 +192,16 @@ pub(super) fn view(state: TaskState, output: &str) -> TaskView {
     TaskView { state: state.word().to_owned(), output: serde_json::from_str(output).unwrap_or(Value::Null) }
 }
 
-/// The time that a job is about, as the clocks of the zone show it.
-pub(super) fn logical_time(at: Timestamp, zone: Zone) -> DateTime<FixedOffset> {
+/// The time that a job is about, and the zone whose clocks tell it: handed down by the job it is a consequence of, else
+/// that of its fire, else when it was asked for.
+pub(super) fn logical(job: &JobRow, plan: &Plan) -> (Timestamp, Zone) {
+    match &job.logical {
+        Some(logical) => (logical.at, Zone::parse(&logical.zone).unwrap_or_else(|_| Zone::utc())),
+        None => (job.fire_time.unwrap_or(job.created_at), plan.zone(job.schedule.as_deref())),
+    }
+}
+
+fn logical_time(job: &JobRow, plan: &Plan) -> DateTime<FixedOffset> {
+    let (at, zone) = logical(job, plan);
     zone.time(at)
 }

@@ -1,6 +1,7 @@
 //! What happens: the engine and the stations of a task, in order.
 
 mod batch;
+mod birth;
 mod changes;
 mod data;
 mod dispatcher;

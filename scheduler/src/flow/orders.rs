@@ -6,20 +6,18 @@ use uuid::Uuid;
 
 use super::{
     batch::Context,
-    data::logical_time,
+    birth::{self, Cause, Kin},
     ending::{terminate_job, terminate_tasks},
     order::{Order, OrderAnswer},
     request::{Applied, Apply, Caller, Change, Delete, Error, Run, Terminate},
     schedules,
-    work::{Origin, Work},
+    work::Work,
 };
 use crate::{
     domain::{
         definition::diff,
         graph::Graph,
         job::JobState,
-        params,
-        schedule::Zone,
         task::Kind,
         time::{Timestamp, micros},
     },
@@ -218,16 +216,13 @@ async fn run(
         return Ok(Err(missing("job config", &order.name)));
     };
     let plan = context.plans.get(tx, config.id, config.version).await?;
-    let params = match params::evaluate(&plan.config.params, &order.params, logical_time(work.now, Zone::utc())) {
-        Ok(params) => params,
-        Err(wrong) => {
-            let invalid = wrong.into_iter().map(|param| (format!("params[{}]", param.name), param.message));
-            return Ok(Err(Error::Invalid(invalid.collect())));
-        }
-    };
-    let name = (order.namespace.as_str(), order.name.as_str());
-    let id = work.born(config.id, config.version, name, plan, params, Origin::Request);
-    Ok(Ok(id))
+    let Run { namespace, name, params, .. } = order;
+    let kin =
+        Kin { config: config.id, version: config.version, namespace: namespace.clone(), name: name.clone(), plan };
+    Ok(birth::bear(work, kin, params, Cause::Request).map_err(|wrong| {
+        let invalid = wrong.into_iter().map(|param| (format!("params[{}]", param.name), param.message));
+        Error::Invalid(invalid.collect())
+    }))
 }
 
 /// Ends a job or a task: what waits is TERMINATED at once, what runs is TERMINATING until its processes are gone.

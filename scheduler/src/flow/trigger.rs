@@ -10,17 +10,16 @@ use tracing::{info, warn};
 use uuid::Uuid;
 
 use super::{
-    data::logical_time,
+    birth::{self, Cause, Kin},
     ending::{self, cut},
     plan::{Plan, Plans},
     schedules::{park, wait_for},
-    work::{Origin, Work},
+    work::Work,
 };
 use crate::{
     domain::{
         definition,
         job::{self, JobState},
-        params,
         schedule::{
             self, Schedule, Spec,
             misfire::{Decision, Due, Missed, Pace, Waiting},
@@ -183,6 +182,17 @@ struct Turn {
 }
 
 impl Turn {
+    /// What its jobs are made of.
+    fn kin(&self) -> Kin {
+        Kin {
+            config: self.config.id,
+            version: self.config.version,
+            namespace: self.config.namespace.clone(),
+            name: self.config.name.clone(),
+            plan: self.plan.clone(),
+        }
+    }
+
     /// Makes the jobs, writes down what makes none, and moves the schedule on.
     async fn fire(
         self,
@@ -215,9 +225,12 @@ impl Turn {
                 miss(row, missed, alone(due.time), reason.as_str().to_owned());
                 continue;
             }
-            let at = logical_time(due.time, self.schedule.zone());
-            let params = match params::evaluate(&self.plan.config.params, &BTreeMap::new(), at) {
-                Ok(params) => params,
+            let waiting = verdict != Verdict::Start;
+            let (key, zone) = (row.key.clone(), self.schedule.zone());
+            let cause = Cause::Schedule { key, fire_time: due.time, zone, waiting };
+            let replaced: Vec<Uuid> = work.live_of(self.config.id);
+            let job = match birth::bear(work, self.kin(), &BTreeMap::new(), cause) {
+                Ok(job) => job,
                 Err(wrong) => {
                     let wrong: Vec<String> =
                         wrong.into_iter().map(|param| format!("params.{} {}", param.name, param.message)).collect();
@@ -226,13 +239,9 @@ impl Turn {
                 }
             };
             if verdict == Verdict::Replace {
-                make_room(tx, work, self.config.id, live).await?;
+                make_room(tx, work, &replaced, live).await?;
             }
-            let waiting = verdict != Verdict::Start;
             *(if waiting { &mut live.waiting } else { &mut live.active }) += 1;
-            let origin = Origin::Schedule { key: row.key.clone(), fire_time: due.time, waiting };
-            let name = (self.config.namespace.as_str(), self.config.name.as_str());
-            let job = work.born(self.config.id, self.config.version, name, self.plan.clone(), params, origin);
             tell(&self.config, row, due, job, waiting);
             row.last_fire_at = Some(due.time);
             row.last_made_at = Some(now);
@@ -282,15 +291,10 @@ fn miss(row: &mut ScheduleRow, missed: &mut Vec<MissedRow>, fires: Missed, reaso
     row.last_fire_at = row.last_fire_at.max(Some(fires.last));
 }
 
-/// Ends what a newer fire replaces: what lives is terminated, what waits gives way.
-async fn make_room(tx: &Tx, work: &mut Work, config: Uuid, live: &mut Live) -> Result<(), store::Error> {
-    let jobs: Vec<(Uuid, bool)> = work
-        .jobs()
-        .filter(|job| job.row.job_config_id == config && !job.row.state.is_terminal())
-        .map(|job| (job.row.id, job.row.waiting))
-        .collect();
-    for (job, waiting) in jobs {
-        if waiting {
+/// Ends the jobs that a newer fire replaces: what lives is terminated, what waits gives way.
+async fn make_room(tx: &Tx, work: &mut Work, jobs: &[Uuid], live: &mut Live) -> Result<(), store::Error> {
+    for &job in jobs {
+        if work.job(job).is_some_and(|job| job.row.waiting) {
             skip(work, job, overlap::Reason::Replaced);
         } else {
             ending::terminate_job(tx, work, job, "replaced by a newer fire", None).await?;

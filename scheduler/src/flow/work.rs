@@ -49,20 +49,6 @@ struct TaskWork {
     noted: bool,
 }
 
-/// Where a job comes from.
-#[derive(Debug, Clone)]
-pub(super) enum Origin {
-    /// Somebody asked for it.
-    Request,
-    /// A schedule fired.
-    Schedule {
-        key: String,
-        fire_time: Timestamp,
-        /// It has to wait its turn.
-        waiting: bool,
-    },
-}
-
 /// What a turn has in hand.
 #[derive(Debug)]
 pub(super) struct Work {
@@ -100,55 +86,20 @@ impl Work {
         self.jobs.insert(row.id, JobWork { row, plan, is_new: false, touched: false });
     }
 
-    /// Lets a job be born, with every parameter it has.
-    pub(super) fn born(
-        &mut self,
-        config: Uuid,
-        version: u32,
-        (namespace, name): (&str, &str),
-        plan: Arc<Plan>,
-        params: BTreeMap<String, String>,
-        origin: Origin,
-    ) -> Uuid {
-        let id = Uuid::now_v7();
-        let (schedule, fire_time, waiting) = match origin {
-            Origin::Request => (None, None, false),
-            Origin::Schedule { key, fire_time, waiting } => (Some(key), Some(fire_time), waiting),
-        };
-        let row = JobRow {
-            id,
-            job_config_id: config,
-            version,
-            namespace: namespace.to_owned(),
-            name: name.to_owned(),
-            labels: plan.config.labels.clone(),
-            state: JobState::Created,
-            reason: String::new(),
-            params,
-            created_at: self.now,
-            started_at: None,
-            ended_at: None,
-            deadline_at: None,
-            warn_at: None,
-            warned_at: None,
-            schedule,
-            fire_time,
-            waiting,
-            stopping: false,
-            timed_out: false,
-            expanded: 0,
-            tasks_total: u32::try_from(plan.tasks.len()).unwrap_or(u32::MAX),
-            tasks_ended: 0,
-            tasks_failed: 0,
-            seq: 0,
-        };
-        self.jobs.insert(id, JobWork { row, plan, is_new: true, touched: true });
-        id
+    /// Takes a job in hand that is born in this turn.
+    pub(super) fn new_job(&mut self, row: JobRow, plan: Arc<Plan>) {
+        self.jobs.insert(row.id, JobWork { row, plan, is_new: true, touched: true });
     }
 
     /// The jobs born in this turn.
     pub(super) fn newborn(&self) -> impl Iterator<Item = &JobWork> {
         self.jobs.values().filter(|job| job.is_new)
+    }
+
+    /// The jobs of a config in hand that have not ended.
+    pub(super) fn live_of(&self, config: Uuid) -> Vec<Uuid> {
+        let live = self.jobs.values().filter(|job| job.row.job_config_id == config && !job.row.state.is_terminal());
+        live.map(|job| job.row.id).collect()
     }
 
     /// Whether a job ended in this turn.

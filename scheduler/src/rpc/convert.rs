@@ -17,6 +17,7 @@ use crate::{
         explain::{Check, Explanation, Standing},
         gate::SkipCause,
         job::JobState,
+        origin::Trigger,
         runner::RunnerState,
         scheduler::SchedulerState,
         task::{Kind, TaskState},
@@ -120,6 +121,7 @@ fn read_states<T: Copy>(
 }
 
 pub(crate) fn job(job: read::Job) -> v1::Job {
+    let parent_task = job.parent.and_then(|parent| parent.task);
     v1::Job {
         id: job.id.to_string(),
         namespace: job.namespace,
@@ -127,7 +129,7 @@ pub(crate) fn job(job: read::Job) -> v1::Job {
         version: job.version,
         state: job_state(job.state).into(),
         reason: job.reason,
-        trigger: if job.schedule.is_some() { v1::TriggerKind::Schedule } else { v1::TriggerKind::Manual }.into(),
+        trigger: trigger(job.trigger).into(),
         params: job.params.into_iter().collect(),
         labels: job.labels.into_iter().collect(),
         create_time: Some(timestamp(job.created_at)),
@@ -141,6 +143,19 @@ pub(crate) fn job(job: read::Job) -> v1::Job {
         stopping: job.stopping,
         schedule: job.schedule.unwrap_or_default(),
         fire_time: job.fire_time.map(timestamp),
+        parent_job_id: job.parent.map(|parent| parent.job.to_string()).unwrap_or_default(),
+        parent_task_id: parent_task.map(|(task, _)| task.to_string()).unwrap_or_default(),
+        parent_attempt: parent_task.map_or(0, |(_, attempt)| attempt),
+    }
+}
+
+fn trigger(trigger: Trigger) -> v1::TriggerKind {
+    match trigger {
+        Trigger::Manual => v1::TriggerKind::Manual,
+        Trigger::Schedule => v1::TriggerKind::Schedule,
+        Trigger::SubJob => v1::TriggerKind::SubJob,
+        Trigger::AfterJobs => v1::TriggerKind::AfterJobs,
+        Trigger::Callback => v1::TriggerKind::Callback,
     }
 }
 

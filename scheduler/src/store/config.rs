@@ -52,6 +52,15 @@ pub async fn lock(tx: &Tx, names: &[(String, String)]) -> Result<BTreeMap<(Strin
         .collect()
 }
 
+/// The newest version of a job config, without a lock; a deleted one does not exist.
+pub async fn newest(tx: &Tx, namespace: &str, name: &str) -> Result<Option<ConfigRow>, Error> {
+    let text = "SELECT id, version FROM job_config
+                WHERE deleted_at IS NULL AND namespace = :namespace AND name = :name AND version > 0";
+    let params = [("namespace", namespace.into()), ("name", name.into())];
+    let rows = tx.query(sql::statement(tx.backend(), text, &params)).await?;
+    rows.first().map(|row| Ok(ConfigRow { id: row.column("id")?, version: row.number("version")? })).transpose()
+}
+
 /// Makes a job config without versions. `false` when somebody else made one of that name first.
 pub async fn insert(tx: &Tx, id: Uuid, namespace: &str, name: &str, now: Timestamp) -> Result<bool, Error> {
     let text = "INSERT INTO job_config (id, namespace, name, version, created_at, updated_at)

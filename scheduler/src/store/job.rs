@@ -10,7 +10,11 @@ use super::{
     row::{Row as _, unreadable},
     sql::{self, Input, bigint, boolean, int, text, uuid},
 };
-use crate::domain::{job::JobState, time::Timestamp};
+use crate::domain::{
+    job::JobState,
+    origin::{Logical, Parent, Trigger},
+    time::Timestamp,
+};
 
 /// A job, as a turn sees it.
 #[derive(Debug, Clone, PartialEq)]
@@ -45,10 +49,18 @@ pub struct JobRow {
     pub warn_at: Option<Timestamp>,
     /// When that was reported.
     pub warned_at: Option<Timestamp>,
+    /// What made it.
+    pub trigger: Trigger,
     /// The schedule that made it.
     pub schedule: Option<String>,
     /// The instant a schedule made it for.
     pub fire_time: Option<Timestamp>,
+    /// The job it is a consequence of.
+    pub parent: Option<Parent>,
+    /// How many jobs one after the other led to it.
+    pub depth: u32,
+    /// The time it is about, if another job handed that down.
+    pub logical: Option<Logical>,
     /// It waits until the jobs of its config before it are over.
     pub waiting: bool,
     /// What has not started will not start.
@@ -68,7 +80,8 @@ pub struct JobRow {
 }
 
 const COLUMNS: &str = "id, job_config_id, version, namespace, name, labels, state, reason, params, created_at,
-    started_at, ended_at, deadline_at, warn_at, warned_at, schedule, fire_time, waiting, stopping, timed_out, expanded, tasks_total, tasks_ended,
+    started_at, ended_at, deadline_at, warn_at, warned_at, trigger_kind, cause, schedule, fire_time, parent_job_id, parent_task_id,
+    parent_attempt, depth, logical_at, logical_zone, waiting, stopping, timed_out, expanded, tasks_total, tasks_ended,
     tasks_failed, seq";
 
 /// Jobs whose tasks are to be written, oldest first.
@@ -140,8 +153,15 @@ pub async fn insert(tx: &Tx, jobs: &[&JobRow]) -> Result<(), Error> {
         bigint("deadline_at").nullable(),
         bigint("warn_at").nullable(),
         text("trigger_kind"),
+        text("cause").nullable(),
         text("schedule").nullable(),
         bigint("fire_time").nullable(),
+        uuid("parent_job_id").nullable(),
+        uuid("parent_task_id").nullable(),
+        int("parent_attempt").nullable(),
+        int("depth"),
+        bigint("logical_at").nullable(),
+        text("logical_zone").nullable(),
         boolean("waiting"),
         boolean("stopping"),
         int("expanded"),
@@ -166,9 +186,16 @@ pub async fn insert(tx: &Tx, jobs: &[&JobRow]) -> Result<(), Error> {
             job.ended_at.map(|at| at.0).into(),
             job.deadline_at.map(|at| at.0).into(),
             job.warn_at.map(|at| at.0).into(),
-            if job.schedule.is_some() { "SCHEDULE" } else { "MANUAL" }.into(),
+            if job.trigger == Trigger::Schedule { "SCHEDULE" } else { "MANUAL" }.into(),
+            cause(job.trigger).into(),
             job.schedule.clone().into(),
             job.fire_time.map(|at| at.0).into(),
+            job.parent.map(|parent| parent.job).into(),
+            job.parent.and_then(|parent| parent.task).map(|(task, _)| task).into(),
+            job.parent.and_then(|parent| parent.task).map(|(_, attempt)| attempt.cast_signed()).into(),
+            job.depth.cast_signed().into(),
+            job.logical.as_ref().map(|logical| logical.at.0).into(),
+            job.logical.as_ref().map(|logical| logical.zone.as_str()).into(),
             job.waiting.into(),
             job.stopping.into(),
             job.expanded.cast_signed().into(),
@@ -179,10 +206,12 @@ pub async fn insert(tx: &Tx, jobs: &[&JobRow]) -> Result<(), Error> {
         ]);
     }
     let text = "WITH {input} INSERT INTO job (id, job_config_id, version, namespace, name, labels, state, reason,
-                    params, created_at, started_at, ended_at, deadline_at, warn_at, trigger_kind, schedule, fire_time, waiting,
-                    stopping, expanded, tasks_total, tasks_ended, tasks_failed, seq)
+                    params, created_at, started_at, ended_at, deadline_at, warn_at, trigger_kind, cause, schedule, fire_time,
+                    parent_job_id, parent_task_id, parent_attempt, depth, logical_at, logical_zone, waiting, stopping,
+                    expanded, tasks_total, tasks_ended, tasks_failed, seq)
                 SELECT id, job_config_id, version, namespace, name, labels, state, reason, params, created_at,
-                    started_at, ended_at, deadline_at, warn_at, trigger_kind, schedule, fire_time, waiting, stopping, expanded,
+                    started_at, ended_at, deadline_at, warn_at, trigger_kind, cause, schedule, fire_time, parent_job_id,
+                    parent_task_id, parent_attempt, depth, logical_at, logical_zone, waiting, stopping, expanded,
                     tasks_total, tasks_ended, tasks_failed, seq
                 FROM input";
     tx.execute(input.statement(tx.backend(), text, &[])).await?;
@@ -239,6 +268,11 @@ pub async fn update(tx: &Tx, jobs: &[&JobRow]) -> Result<(), Error> {
     Ok(())
 }
 
+/// What made a job, where the older column has no word for it.
+fn cause(trigger: Trigger) -> Option<&'static str> {
+    Some(trigger.word()).filter(|_| !matches!(trigger, Trigger::Manual | Trigger::Schedule))
+}
+
 fn json(map: &BTreeMap<String, String>) -> String {
     serde_json::to_string(map).expect("a map of texts has a JSON form")
 }
@@ -251,6 +285,14 @@ fn map(row: &QueryResult, name: &str, id: Uuid) -> Result<BTreeMap<String, Strin
 fn read(row: &QueryResult) -> Result<JobRow, Error> {
     let id: Uuid = row.column("id")?;
     let state: String = row.column("state")?;
+    let trigger: String = match row.column("cause")? {
+        Some(cause) => cause,
+        None => row.column("trigger_kind")?,
+    };
+    let parent: Option<Uuid> = row.column("parent_job_id")?;
+    let task: Option<Uuid> = row.column("parent_task_id")?;
+    let attempt: Option<i32> = row.column("parent_attempt")?;
+    let zone: Option<String> = row.column("logical_zone")?;
     Ok(JobRow {
         id,
         job_config_id: row.column("job_config_id")?,
@@ -267,8 +309,13 @@ fn read(row: &QueryResult) -> Result<JobRow, Error> {
         deadline_at: row.time("deadline_at")?,
         warn_at: row.time("warn_at")?,
         warned_at: row.time("warned_at")?,
+        trigger: Trigger::from_word(&trigger)
+            .ok_or_else(|| unreadable("job", id, "what made it is not a word of ours"))?,
         schedule: row.column("schedule")?,
         fire_time: row.time("fire_time")?,
+        parent: parent.map(|job| Parent { job, task: task.zip(attempt.map(i32::cast_unsigned)) }),
+        depth: row.number("depth")?,
+        logical: row.time("logical_at")?.zip(zone).map(|(at, zone)| Logical { at, zone }),
         waiting: row.column("waiting")?,
         stopping: row.column("stopping")?,
         timed_out: row.column("timed_out")?,

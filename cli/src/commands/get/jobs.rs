@@ -10,7 +10,7 @@ use crate::{
     context::Context,
     errors::Error,
     output::{
-        facts, glyphs,
+        facts, glyphs, origin,
         table::Table,
         time::{self, timestamp},
     },
@@ -164,11 +164,10 @@ pub fn table(context: &Context, jobs: &[Job]) -> Table {
             or_dash(&job.reason),
         ];
         if wide {
-            let trigger = job.trigger().as_str_name().trim_start_matches("TRIGGER_KIND_").to_lowercase();
             cells.extend([
                 job.namespace.as_str().into(),
                 format!("v{}", job.version).into(),
-                trigger.into(),
+                origin::words(job).into(),
                 facts::pairs(&job.labels).into(),
                 facts::pairs(&job.params).into(),
             ]);

@@ -9,6 +9,7 @@ use super::{Page, has_labels, map, word};
 use crate::{
     domain::{
         job::JobState,
+        origin::{Parent, Trigger},
         time::{Timestamp, micros},
     },
     store::{Error, Store, entity::job},
@@ -54,6 +55,10 @@ pub struct Job {
     pub tasks_ended: u32,
     /// How many of them failed in a way that counts.
     pub tasks_failed: u32,
+    /// What made it.
+    pub trigger: Trigger,
+    /// The job it is a consequence of.
+    pub parent: Option<Parent>,
     /// The schedule that made it.
     pub schedule: Option<String>,
     /// The instant that a schedule made it for.
@@ -127,7 +132,11 @@ impl TryFrom<job::Model> for Job {
     type Error = Error;
 
     fn try_from(row: job::Model) -> Result<Self, Error> {
+        let trigger = row.cause.as_deref().unwrap_or(&row.trigger_kind);
+        let task = row.parent_task_id.zip(row.parent_attempt.map(i32::cast_unsigned));
         Ok(Self {
+            trigger: word("job", row.id, trigger, Trigger::from_word)?,
+            parent: row.parent_job_id.map(|job| Parent { job, task }),
             labels: map("job", row.id, &row.labels)?,
             state: word("job", row.id, &row.state, JobState::from_word)?,
             params: map("job", row.id, &row.params)?,

@@ -1,0 +1,135 @@
+//! A job is born. Whoever makes one, a request, a schedule, a task, the end of other jobs or a callback, makes it here,
+//! inside a turn: with its parameters worked out, and with what made it written down.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use uuid::Uuid;
+
+use super::{batch::Context, plan::Plan, work::Work};
+use crate::{
+    domain::{
+        job::JobState,
+        origin::{Logical, Parent, Trigger},
+        params,
+        schedule::Zone,
+        time::Timestamp,
+    },
+    store::{self, Tx, job::JobRow},
+};
+
+/// Of which version of which job config a job is to be born.
+#[derive(Debug, Clone)]
+pub(super) struct Kin {
+    pub config: Uuid,
+    pub version: u32,
+    pub namespace: String,
+    pub name: String,
+    pub plan: Arc<Plan>,
+}
+
+impl Kin {
+    #[expect(dead_code, reason = "`job` tasks and callbacks come next")]
+    /// The newest version of a job config, as it is now. Without a lock: for jobs that no other job of the config holds
+    /// back. `None` when there is no such config.
+    pub(super) async fn newest(
+        tx: &Tx,
+        context: &mut Context,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Option<Self>, store::Error> {
+        let Some(row) = store::config::newest(tx, namespace, name).await? else { return Ok(None) };
+        let plan = context.plans.get(tx, row.id, row.version).await?;
+        let (namespace, name) = (namespace.to_owned(), name.to_owned());
+        Ok(Some(Self { config: row.id, version: row.version, namespace, name, plan }))
+    }
+}
+
+/// What makes a job.
+#[derive(Debug, Clone)]
+pub(super) enum Cause {
+    /// Somebody asked for it.
+    Request,
+    /// A schedule fired.
+    Schedule {
+        key: String,
+        fire_time: Timestamp,
+        zone: Zone,
+        /// It has to wait its turn.
+        waiting: bool,
+    },
+    /// A `job` task.
+    #[expect(dead_code, reason = "`job` tasks come next")]
+    SubJob {
+        /// The job of that task, the task and its attempt.
+        parent: (Uuid, Uuid, u32),
+        depth: u32,
+        /// What time the parent is about.
+        logical: Logical,
+        /// When the time of the task is over.
+        deadline_at: Option<Timestamp>,
+    },
+}
+
+/// Lets a job be born, CREATED, with every parameter it has: those given as they are, the others by their defaults. Tells
+/// what is wrong with the parameters otherwise.
+pub(super) fn bear(
+    work: &mut Work,
+    kin: Kin,
+    given: &BTreeMap<String, String>,
+    cause: Cause,
+) -> Result<Uuid, Vec<params::Invalid>> {
+    let now = work.now;
+    let logical_time = match &cause {
+        Cause::Request => Zone::utc().time(now),
+        Cause::Schedule { fire_time, zone, .. } => zone.time(*fire_time),
+        Cause::SubJob { logical, .. } => Zone::parse(&logical.zone).unwrap_or_else(|_| Zone::utc()).time(logical.at),
+    };
+    let Kin { config, version, namespace, name, plan } = kin;
+    let params = params::evaluate(&plan.config.params, given, logical_time)?;
+    let mut row = JobRow {
+        id: Uuid::now_v7(),
+        job_config_id: config,
+        version,
+        namespace,
+        name,
+        labels: plan.config.labels.clone(),
+        state: JobState::Created,
+        reason: String::new(),
+        params,
+        created_at: now,
+        started_at: None,
+        ended_at: None,
+        deadline_at: None,
+        warn_at: None,
+        warned_at: None,
+        trigger: Trigger::Manual,
+        schedule: None,
+        fire_time: None,
+        parent: None,
+        depth: 0,
+        logical: None,
+        waiting: false,
+        stopping: false,
+        timed_out: false,
+        expanded: 0,
+        tasks_total: u32::try_from(plan.tasks.len()).unwrap_or(u32::MAX),
+        tasks_ended: 0,
+        tasks_failed: 0,
+        seq: 0,
+    };
+    match cause {
+        Cause::Request => {}
+        Cause::Schedule { key, fire_time, waiting, .. } => {
+            row.trigger = Trigger::Schedule;
+            (row.schedule, row.fire_time, row.waiting) = (Some(key), Some(fire_time), waiting);
+        }
+        Cause::SubJob { parent: (job, task, attempt), depth, logical, deadline_at } => {
+            row.trigger = Trigger::SubJob;
+            row.parent = Some(Parent { job, task: Some((task, attempt)) });
+            (row.depth, row.logical, row.deadline_at) = (depth, Some(logical), deadline_at);
+        }
+    }
+    let id = row.id;
+    work.new_job(row, plan);
+    Ok(id)
+}
