@@ -6,6 +6,52 @@ CREATE TABLE after_end (
     ended_at bigint NOT NULL,
     PRIMARY KEY (job_config_id, name)
     );
+CREATE TABLE callback (
+    -- What a receiver knows a repetition by.
+    id blob NOT NULL PRIMARY KEY,
+    -- The same for every receiver of one event.
+    event_id blob NOT NULL,
+    event text NOT NULL CHECK (event IN ('STARTED', 'SLOW', 'FINISHED', 'FAILED', 'TERMINATED', 'SKIPPED',
+    'MISSED')),
+    job_config_id blob NOT NULL,
+    namespace text NOT NULL,
+    name text NOT NULL,
+    -- Null for a fire that made no job.
+    job_id blob REFERENCES job (id) ON DELETE CASCADE,
+    -- Null for an event of the job itself.
+    task_id blob,
+    task_name text NOT NULL DEFAULT '',
+    -- Its place among the callbacks of the job config or the task.
+    position integer NOT NULL,
+    -- What is done, and with what, nothing left to fill in.
+    kind text NOT NULL CHECK (kind IN ('HTTP', 'EMAIL', 'JOB')),
+    action text NOT NULL,
+    payload text NOT NULL,
+    -- Its task is held until it is delivered or given up.
+    blocking boolean NOT NULL,
+    -- How many jobs, one after the other, led to the job of the event.
+    depth integer NOT NULL DEFAULT 0,
+    state text NOT NULL CHECK (state IN ('PENDING', 'DELIVERED', 'GIVEN_UP')),
+    tries integer NOT NULL DEFAULT 0,
+    -- The scheduler that tries it; it may be claimed again at next_try_at, which lies beyond any try.
+    owner blob,
+    next_try_at bigint NOT NULL,
+    response_code integer,
+    last_error text NOT NULL DEFAULT '',
+    -- The job that it started.
+    made_job_id blob,
+    created_at bigint NOT NULL,
+    ended_at bigint,
+    CHECK ((state = 'PENDING') = (ended_at IS NULL)),
+    CHECK (owner IS NULL OR state = 'PENDING'),
+    CHECK (task_id IS NOT NULL OR NOT blocking)
+    );
+CREATE INDEX callback_due ON callback (next_try_at) WHERE state = 'PENDING';
+CREATE INDEX callback_given_up ON callback (id) WHERE state = 'GIVEN_UP';
+CREATE INDEX callback_holds ON callback (task_id) WHERE blocking;
+CREATE INDEX callback_of_config ON callback (namespace, name, id);
+CREATE INDEX callback_of_job ON callback (job_id, id);
+CREATE INDEX callback_without_job ON callback (created_at) WHERE job_id IS NULL;
 CREATE TABLE fire (
     job_config_id blob NOT NULL REFERENCES job_config (id) ON DELETE CASCADE,
     schedule text NOT NULL,
@@ -44,7 +90,7 @@ CREATE TABLE job (
     tasks_total integer NOT NULL,
     tasks_ended integer NOT NULL DEFAULT 0,
     tasks_failed integer NOT NULL DEFAULT 0,
-    seq bigint NOT NULL DEFAULT 1, cause text, parent_job_id blob, parent_task_id blob, parent_attempt integer, depth integer NOT NULL DEFAULT 0, logical_at bigint, logical_zone text,
+    seq bigint NOT NULL DEFAULT 1, warn_at bigint, warned_at bigint, cause text, parent_job_id blob, parent_task_id blob, parent_attempt integer, depth integer NOT NULL DEFAULT 0, logical_at bigint, logical_zone text,
     CHECK (tasks_ended <= tasks_total)
     );
 CREATE INDEX job_deadline ON job (deadline_at) WHERE deadline_at IS NOT NULL AND state = 'RUNNING';

@@ -14,6 +14,7 @@ mod m0004_requests;
 mod m0005_schedules;
 mod m0008_attempts;
 mod m0009_sub_jobs;
+mod m0010_callbacks;
 mod m0101_logs;
 
 /// The changes of the main database, in order.
@@ -31,6 +32,7 @@ impl MigratorTrait for Migrator {
             Box::new(m0005_schedules::Migration),
             Box::new(m0008_attempts::Migration),
             Box::new(m0009_sub_jobs::Migration),
+            Box::new(m0010_callbacks::Migration),
         ]
     }
 }

@@ -1,6 +1,7 @@
 //! What is true: states, graphs, definitions, policies. Pure functions: values come in, values go out; time, ids and
 //! chance are arguments.
 
+pub mod callback;
 pub mod command;
 pub mod definition;
 pub mod explain;

@@ -27,6 +27,8 @@ pub enum Name {
     Shard(String),
     /// `job.id`, `job.name`.
     Job(String),
+    /// A part of `event`, in callbacks.
+    Event(String),
     /// `logical_time`.
     LogicalTime,
     /// Anything else.
@@ -83,6 +85,8 @@ pub struct Scope {
     pub job_name: String,
     /// The fire time or the time of the request, in the zone of the schedule or UTC.
     pub logical_time: DateTime<FixedOffset>,
+    /// What a callback tells of; `Null` anywhere else.
+    pub event: Value,
 }
 
 /// What a text can see of an ancestor.

@@ -11,7 +11,7 @@ use super::{
     task::{Event, Kind, TaskState},
 };
 
-const EVENTS: [(Event, &str); 20] = [
+const EVENTS: [(Event, &str); 22] = [
     (Event::GateOpened, "its gate opens"),
     (Event::ConditionFalse, "its gate opens, its own condition is false"),
     (Event::GateClosed, "its gate can never open"),
@@ -31,6 +31,8 @@ const EVENTS: [(Event, &str); 20] = [
     (Event::Returned { again: false }, "proof that it never started, for the fifth time"),
     (Event::RunnerStopped, "its runner stopped as planned"),
     (Event::Gone, "proof that none of its processes is left"),
+    (Event::CalledBack { well: true }, "what held it is over, its work ended well"),
+    (Event::CalledBack { well: false }, "what held it is over, its work ended badly"),
     (Event::ShardsEnded { enough: true }, "its last shard ended, enough finished"),
 ];
 

@@ -93,6 +93,11 @@ pub enum Event {
     RunnerStopped,
     /// Proof that none of its processes is left.
     Gone,
+    /// The last callback that held it was delivered or given up; had its work ended well?
+    CalledBack {
+        /// Whether it ends as FINISHED.
+        well: bool,
+    },
     /// The last shard ended; did enough of them finish?
     ShardsEnded {
         /// Whether the share that finished suffices.
@@ -119,6 +124,13 @@ impl TaskState {
     pub fn after(self, kind: Kind, event: Event) -> Option<Self> {
         use Event as E;
         use TaskState as S;
+        // What holds a task is the same for all kinds; a terminate gives it up, and the task ends as its work ended.
+        match (self, event) {
+            (S::Callback, E::CalledBack { well: true }) => return Some(S::Finished),
+            (S::Callback, E::CalledBack { well: false }) => return Some(S::Failed),
+            (S::Callback, E::Terminate) => return Some(S::Callback),
+            _ => {}
+        }
         if kind == Kind::Group {
             return self.group_after(event);
         }
@@ -155,6 +167,15 @@ impl TaskState {
             _ => return None,
         };
         Some(next)
+    }
+
+    /// What follows instead of an end of its work, while callbacks that block are to be delivered. Shards are held by
+    /// their group alone.
+    pub fn held(self, kind: Kind, next: Self) -> Self {
+        match (self, next) {
+            (Self::Dispatched | Self::Running, Self::Finished | Self::Failed) if kind != Kind::Shard => Self::Callback,
+            _ => next,
+        }
     }
 
     /// A group is never dispatched: it runs while its shards do.
@@ -486,6 +507,7 @@ mod tests {
             Just(Event::RunnerStopped),
             Just(Event::Gone),
             any::<bool>().prop_map(|enough| Event::ShardsEnded { enough }),
+            any::<bool>().prop_map(|well| Event::CalledBack { well }),
         ]
     }
 

@@ -21,6 +21,12 @@ impl Add<Duration> for Timestamp {
     }
 }
 
+/// An instant in words that every language reads: RFC 3339 in UTC.
+pub fn rfc3339(at: Timestamp) -> String {
+    let time = chrono::DateTime::from_timestamp_micros(at.0).unwrap_or_default();
+    time.to_rfc3339_opts(chrono::SecondsFormat::AutoSi, true)
+}
+
 /// A span in microseconds, capped at what an `i64` holds.
 pub fn micros(span: Duration) -> i64 {
     i64::try_from(span.as_micros()).unwrap_or(i64::MAX)

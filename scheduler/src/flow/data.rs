@@ -166,6 +166,7 @@ impl Data {
             job_id: job.id.to_string(),
             job_name: job.name.clone(),
             logical_time: logical_time(job, plan),
+            event: Value::Null,
         }
     }
 }

@@ -33,7 +33,7 @@ pub(super) fn finish(work: &mut Work, id: Uuid, result: &TaskResult) -> String {
     match parsed {
         Ok(output) => {
             end(work, id, result.ending(), &result.reason(), Some(result));
-            let finished = work.task(id).is_some_and(|task| task.state == TaskState::Finished);
+            let finished = work.ended_well(id);
             work.edit(id).output = if finished && !output.is_null() { output.to_string() } else { String::new() };
             String::new()
         }

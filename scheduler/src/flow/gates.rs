@@ -35,6 +35,7 @@ pub(super) async fn settle(
 ) -> Result<(), store::Error> {
     let mut waves = 0;
     loop {
+        work.let_go(tx).await?;
         open(tx, work, data, &opening).await?;
         opening.clear();
         let wave = work.take_ended();
@@ -309,6 +310,8 @@ async fn stop(tx: &Tx, work: &mut Work, job: Uuid) -> Result<(), store::Error> {
             TaskState::Created | TaskState::Queued => {
                 work.skip(id, Event::Stopped, SkipCause::UpstreamFailed, "its job stopped".to_owned());
             }
+            // Its work is over; others wait to hear of it.
+            TaskState::Callback => {}
             _ if plan.config.fail_fast => {
                 work.happen(id, Event::Terminate, "its job stopped, and fails fast");
             }

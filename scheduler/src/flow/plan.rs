@@ -7,6 +7,7 @@ use uuid::Uuid;
 
 use crate::{
     domain::{
+        callback::Event,
         definition::{JobConfig, OnFailure, Target, TaskConfig, TriggerRule},
         graph::Graph,
         pick::Class,
@@ -35,6 +36,8 @@ pub(super) struct Plan {
     pub graph: Graph,
     /// Whether a task goes from one runner to another when it fails.
     pub transfers: bool,
+    /// Something is told to others about its jobs or tasks.
+    pub tells: bool,
     /// The node of each name.
     nodes: HashMap<String, u32>,
     /// What a runner must have, by node.
@@ -62,12 +65,14 @@ impl Plan {
             })
             .collect();
         let transfers = tasks.iter().any(|task| policy::of(task).on_failure.transfers());
+        let tells = !row.definition.callbacks.is_empty() || tasks.iter().any(|task| !task.callbacks.is_empty());
         Ok(Self {
             config: row.definition,
+            tells,
+            transfers,
             tasks,
             task_config_ids: row.task_config_ids,
             graph,
-            transfers,
             nodes,
             classes,
             named,
@@ -108,6 +113,12 @@ impl Plan {
     /// Whether a task of a node ends by itself when its runner is cut off, so that none is left when it counts as lost.
     pub(super) fn stops_when_cut_off(&self, node: u32) -> bool {
         policy::stops_when_cut_off(&self.config, self.task(node))
+    }
+
+    /// Whether an end of a node's work is held until a callback of it is delivered.
+    pub(super) fn holds(&self, node: u32, event: Event) -> bool {
+        let callbacks = &self.task(node).callbacks;
+        callbacks.iter().any(|callback| callback.blocking && callback.events.contains(&event))
     }
 
     /// What a runner must have to take a task of a node.

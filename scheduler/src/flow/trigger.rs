@@ -136,7 +136,9 @@ pub(super) async fn pass(tx: &Tx, work: &mut Work, claims: Claims) -> Result<(),
     for (place, turn) in decided {
         let row = &mut rows[place];
         let live = live.entry(row.job_config_id).or_default();
+        let (config, plan, before) = (turn.config.clone(), turn.plan.clone(), missed.len());
         turn.fire(tx, work, row, live, &fired, &mut missed).await?;
+        work.missed(&config, &plan, &missed[before..]);
     }
     store::schedule::put(tx, &rows).await?;
     store::schedule::record(tx, &missed, now).await

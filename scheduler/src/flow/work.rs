@@ -1,6 +1,8 @@
 //! What a turn has in hand: the jobs and tasks it locked, as they were and as they shall be. Stations change it; at the
 //! end it is written in a few set-based statements.
 
+mod outbox;
+
 use std::{
     collections::{BTreeMap, HashMap},
     sync::Arc,
@@ -8,6 +10,7 @@ use std::{
 
 use uuid::Uuid;
 
+use self::outbox::Outbox;
 use super::plan::Plan;
 use crate::{
     domain::{
@@ -35,6 +38,8 @@ pub(super) struct JobWork {
     pub row: JobRow,
     pub plan: Arc<Plan>,
     is_new: bool,
+    /// The state that was read; `None` for a new row.
+    seen: Option<JobState>,
     touched: bool,
 }
 
@@ -44,6 +49,8 @@ struct TaskWork {
     row: TaskRow,
     /// The state and lease that were read; `None` for a new row.
     seen: Option<(TaskState, u64)>,
+    /// How its work ended, if it became CALLBACK in this turn.
+    ended: Option<TaskState>,
     touched: bool,
     /// Something changed that only few tasks have.
     noted: bool,
@@ -64,6 +71,7 @@ pub(super) struct Work {
     /// Dispatches before the present one of their task, or of tasks not in hand, whose end is proven.
     proven: Vec<TaskRef>,
     proved: bool,
+    outbox: Outbox,
 }
 
 impl Work {
@@ -78,17 +86,19 @@ impl Work {
             attempts: Vec::new(),
             proven: Vec::new(),
             proved: false,
+            outbox: Outbox::default(),
         }
     }
 
     /// Takes a job in hand that this transaction has locked.
     pub(super) fn take_job(&mut self, row: JobRow, plan: Arc<Plan>) {
-        self.jobs.insert(row.id, JobWork { row, plan, is_new: false, touched: false });
+        let seen = Some(row.state);
+        self.jobs.insert(row.id, JobWork { row, plan, is_new: false, seen, touched: false });
     }
 
     /// Takes a job in hand that is born in this turn.
     pub(super) fn new_job(&mut self, row: JobRow, plan: Arc<Plan>) {
-        self.jobs.insert(row.id, JobWork { row, plan, is_new: true, touched: true });
+        self.jobs.insert(row.id, JobWork { row, plan, is_new: true, seen: None, touched: true });
     }
 
     /// The jobs born in this turn.
@@ -142,7 +152,7 @@ impl Work {
                 self.nodes.insert((row.job_id, row.node), row.id);
             }
             let seen = Some((row.state, row.counters.lease));
-            self.tasks.entry(row.id).or_insert(TaskWork { row, seen, touched: false, noted: false });
+            self.tasks.entry(row.id).or_insert(TaskWork { row, seen, ended: None, touched: false, noted: false });
         }
     }
 
@@ -151,7 +161,7 @@ impl Work {
         if row.kind != Kind::Shard {
             self.nodes.insert((row.job_id, row.node), row.id);
         }
-        self.tasks.insert(row.id, TaskWork { row, seen: None, touched: true, noted: false });
+        self.tasks.insert(row.id, TaskWork { row, seen: None, ended: None, touched: true, noted: false });
     }
 
     /// The task, if it is in hand.
@@ -200,6 +210,11 @@ impl Work {
     pub(super) fn happen(&mut self, id: Uuid, event: Event, reason: impl Into<String>) -> bool {
         let Some(task) = self.tasks.get(&id) else { return false };
         let Some(next) = task.row.state.after(task.row.kind, event) else { return false };
+        if next == TaskState::Callback {
+            // What is to be ended has ended; only what holds it is left to end.
+            self.give_up(id, reason.into());
+            return true;
+        }
         self.enter(id, next, reason.into());
         true
     }
@@ -217,6 +232,7 @@ impl Work {
     /// Puts a task into a state that the tables lead to, with the times that belong to it.
     pub(super) fn enter(&mut self, id: Uuid, state: TaskState, reason: String) {
         let now = self.now;
+        let state = self.held(id, state);
         let row = self.edit(id);
         row.state = state;
         row.reason = reason;
@@ -226,6 +242,7 @@ impl Work {
                 (row.slot, row.session_id, row.started_at) = (None, None, None);
             }
             TaskState::Running => row.started_at = Some(now),
+            TaskState::Callback => row.session_id = None,
             _ => {}
         }
         if state.is_terminal() {
@@ -342,6 +359,7 @@ impl Work {
         for slice in old_jobs.chunks(ROWS_MAX) {
             store::job::update(tx, slice).await?;
         }
+        self.tell(tx).await?;
         let touched = self.jobs.values().filter(|job| job.touched).map(|job| job.row.id).collect();
         Ok(touched)
     }

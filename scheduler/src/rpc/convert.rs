@@ -1,5 +1,6 @@
 //! Messages into values and back. Total: what has no meaning is an error that names its field.
 
+pub(super) mod callbacks;
 mod failures;
 pub(super) mod schedules;
 
@@ -330,6 +331,7 @@ pub(crate) fn job_config(config: &JobConfig) -> v1::JobConfig {
         queue_limit: config.queue_limit.unwrap_or_default(),
         start_deadline: config.start_deadline.map(duration),
         warn_after: config.warn_after.map(duration),
+        callbacks: config.callbacks.iter().map(callbacks::callback).collect(),
     }
 }
 
@@ -355,6 +357,7 @@ pub(crate) fn task_config(task: &TaskConfig) -> v1::TaskConfig {
         warn_after: task.warn_after.map(duration),
         enabled: task.enabled,
         priority: task.priority,
+        callbacks: task.callbacks.iter().map(callbacks::callback).collect(),
     }
 }
 
@@ -412,6 +415,7 @@ pub(crate) fn read_job_config(field: &str, config: v1::JobConfig) -> Result<JobC
     let schedules = schedules
         .map(|(position, schedule)| reader.schedule(&format!("{field}.schedules[{position}]"), schedule))
         .collect();
+    let callbacks = reader.callbacks(&format!("{field}.callbacks"), config.callbacks);
     let overlap = reader.overlap(format!("{field}.overlap"), config.overlap);
     let config = JobConfig {
         namespace: config.namespace,
@@ -427,6 +431,7 @@ pub(crate) fn read_job_config(field: &str, config: v1::JobConfig) -> Result<JobC
         overlap,
         queue_limit: Some(config.queue_limit).filter(|limit| *limit > 0),
         start_deadline: reader.duration(format!("{field}.start_deadline"), config.start_deadline),
+        callbacks,
     };
     if reader.violations.is_empty() { Ok(config) } else { Err(reader.violations) }
 }
@@ -464,6 +469,7 @@ impl Reader {
             warn_after: self.duration(format!("{field}.warn_after"), task.warn_after),
             enabled: task.enabled,
             priority: task.priority,
+            callbacks: self.callbacks(&format!("{field}.callbacks"), task.callbacks),
         }
     }
 
@@ -505,7 +511,11 @@ impl Reader {
 mod tests {
     use super::*;
     use crate::domain::{
-        definition::{OnFailure, Overlap, Retry, Schedule, WhenCutOff},
+        callback::Event,
+        definition::{
+            Callback, OnFailure, Overlap, Retry, Schedule, WhenCutOff,
+            callback::{Action, Email, StartJob, Webhook},
+        },
         schedule::{After, Misfire, RuleSpec, Spec},
     };
 
@@ -526,6 +536,22 @@ mod tests {
         });
         specs.push(Spec { misfire: Some(Misfire::Skip), ..RuleSpec::At(at).into() });
         specs.into_iter().map(|spec| Schedule { name: String::new(), spec }).collect()
+    }
+
+    fn full_callbacks() -> Vec<Callback> {
+        let pairs = BTreeMap::from([("a".to_owned(), "b".to_owned())]);
+        let webhook = Webhook {
+            url: "https://h/x".to_owned(),
+            headers: pairs.clone(),
+            secret_headers: pairs.clone(),
+            secret: "file:k".to_owned(),
+        };
+        let email = Email { to: vec!["a@b".to_owned()], subject: "s".to_owned() };
+        let job = StartJob { name: "j".to_owned(), params: pairs };
+        [Action::Http(webhook), Action::Email(email), Action::Job(job)]
+            .into_iter()
+            .map(|action| Callback { events: Event::ALL.to_vec(), blocking: action.key() == "job", action })
+            .collect()
     }
 
     fn full() -> JobConfig {
@@ -569,6 +595,7 @@ mod tests {
             warn_after: Some(Duration::from_secs(7)),
             enabled: Some(false),
             priority: -7,
+            callbacks: full_callbacks(),
         });
         JobConfig {
             namespace: "data".to_owned(),
@@ -594,6 +621,7 @@ mod tests {
             queue_limit: Some(3),
             start_deadline: Some(Duration::from_secs(90)),
             warn_after: Some(Duration::from_secs(9)),
+            callbacks: full_callbacks(),
         }
     }
 

@@ -1,6 +1,7 @@
 //! What is written. Each question and each transition has a named function; rows turn into domain values at the door.
 
 pub mod attempt;
+pub mod callback;
 pub mod config;
 mod entity;
 mod error;

@@ -7,7 +7,11 @@ use std::collections::{BTreeMap, HashMap};
 
 use chrono::{DateTime, SecondsFormat, Utc};
 
-use super::{JobConfig, Retry, Shards, Split, Target, TaskConfig, TaskDefaults, span};
+use super::{
+    Callback, JobConfig, Retry, Shards, Split, Target, TaskConfig, TaskDefaults,
+    callback::{Action, Email, StartJob, Webhook},
+    span,
+};
 use crate::domain::schedule::{After, RuleSpec, Spec};
 
 /// Characters of a value that are shown.
@@ -86,6 +90,7 @@ fn head(config: &JobConfig) -> Vec<Field> {
         overlap,
         queue_limit,
         start_deadline,
+        callbacks,
     } = config;
     let mut fields = vec![field("namespace", namespace.clone()), field("name", name.clone())];
     pairs(&mut fields, "labels", labels);
@@ -121,6 +126,7 @@ fn head(config: &JobConfig) -> Vec<Field> {
     fields.extend(overlap.map(|policy| field("overlap", policy.name().to_owned())));
     fields.extend(queue_limit.map(|limit| field("queue_limit", limit.to_string())));
     fields.extend(start_deadline.map(|deadline| field("start_deadline", span::format(deadline))));
+    self::callbacks(&mut fields, callbacks);
     fields
 }
 
@@ -197,6 +203,7 @@ fn fields(task: &TaskConfig) -> Vec<Field> {
         warn_after,
         enabled,
         priority,
+        callbacks,
     } = task;
     let mut fields = vec![match target {
         Target::Command(argv) => field("command", list(argv)),
@@ -230,7 +237,35 @@ fn fields(task: &TaskConfig) -> Vec<Field> {
     if *priority != 0 {
         fields.push(field("priority", priority.to_string()));
     }
+    self::callbacks(&mut fields, callbacks);
     fields
+}
+
+fn callbacks(fields: &mut Vec<Field>, callbacks: &[Callback]) {
+    for (place, Callback { events, action, blocking }) in callbacks.iter().enumerate() {
+        let name = format!("callbacks[{place}]");
+        let events: Vec<&str> = events.iter().map(|event| event.name()).collect();
+        fields.push((format!("{name}.events"), events.join(", ")));
+        match action {
+            Action::Http(Webhook { url, headers, secret_headers, secret }) => {
+                fields.push((format!("{name}.http.url"), url.clone()));
+                pairs(fields, &format!("{name}.http.headers"), headers);
+                pairs(fields, &format!("{name}.http.secret_headers"), secret_headers);
+                text(fields, &format!("{name}.http.secret"), secret);
+            }
+            Action::Email(Email { to, subject }) => {
+                fields.push((format!("{name}.email.to"), to.join(", ")));
+                text(fields, &format!("{name}.email.subject"), subject);
+            }
+            Action::Job(StartJob { name: job, params }) => {
+                fields.push((format!("{name}.job.name"), job.clone()));
+                pairs(fields, &format!("{name}.job.params"), params);
+            }
+        }
+        if *blocking {
+            fields.push((format!("{name}.blocking"), "true".to_owned()));
+        }
+    }
 }
 
 /// A new or gone task in a few words.

@@ -4,7 +4,7 @@ use super::{
     OnFailure, Overlap, TriggerRule, WhenCutOff,
     limits::{ATTEMPTS, EXIT_CODES, FACTORS, JITTER_RATIOS, PERCENTS, PRIORITIES, QUEUE_LIMITS, SHARDS_MAX},
 };
-use crate::domain::schedule::CATCHUP_LIMIT_MAX;
+use crate::domain::{callback::Event, schedule::CATCHUP_LIMIT_MAX};
 
 /// The keys of one kind of map.
 pub(super) struct Object {
@@ -49,6 +49,8 @@ pub(super) enum Shape {
     Integers(i32, i32),
     /// One of these words; the second list is of words that a later version will know.
     Word(&'static [&'static str], &'static [&'static str]),
+    /// A list of these words.
+    Words(&'static [&'static str]),
     /// A list of texts.
     Texts,
     /// A list of texts, or a map with this one key that holds the list.
@@ -90,6 +92,16 @@ const OVERLAPS: &[&str] = &{
     let mut place = 0;
     while place < names.len() {
         names[place] = Overlap::ALL[place].name();
+        place += 1;
+    }
+    names
+};
+
+const EVENTS: &[&str] = &{
+    let mut names = [""; Event::ALL.len()];
+    let mut place = 0;
+    while place < names.len() {
+        names[place] = Event::ALL[place].name();
         place += 1;
     }
     names
@@ -137,9 +149,10 @@ pub(super) const JOB_CONFIG: Object = Object {
             Shape::Span,
             "How long after its fire a job that waited may still start, with `overlap: queue`; unset means for ever.",
         ),
+        key("callbacks", Shape::Objects(&CALLBACK), "What is told to others about its jobs; at most 16."),
     ],
     choice: None,
-    later: &["callbacks", "max_active_jobs", "concurrency", "after_jobs", "enabled", "retention"],
+    later: &["max_active_jobs", "concurrency", "after_jobs", "enabled", "retention"],
 };
 
 /// An item of `schedules`.
@@ -263,13 +276,13 @@ pub(super) const TASK_CONFIG: Object = Object {
             Shape::Integer(*PRIORITIES.start() as i64, *PRIORITIES.end() as i64),
             "Higher goes first among the tasks a runner could take; 0 by default.",
         ),
+        key("callbacks", Shape::Objects(&CALLBACK), "What is told to others about this task; at most 16."),
     ],
     choice: Some((&["command", "shell"], false)),
     later: &[
         "http",
         "job",
         "container",
-        "callbacks",
         "queue_timeout",
         "concurrency",
         "routing",
@@ -277,6 +290,69 @@ pub(super) const TASK_CONFIG: Object = Object {
         "secrets",
         "artifacts",
     ],
+};
+
+/// An item of `callbacks`.
+pub(super) const CALLBACK: Object = Object {
+    name: "Callback",
+    keys: &[
+        key(
+            "events",
+            Shape::Words(EVENTS),
+            "What is told. `started` and `missed` are of job configs alone; a failed attempt that another follows is no \
+             event.",
+        ),
+        key("http", Shape::Object(&HTTP_CALLBACK), "Calls a webhook."),
+        key("email", Shape::Object(&EMAIL_CALLBACK), "Sends a mail through the scheduler's mail server."),
+        key("job", Shape::Object(&JOB_CALLBACK), "Starts a job of another job config in the same namespace."),
+        key(
+            "blocking",
+            Shape::Flag,
+            "Holds the task in CALLBACK, and its children with it, until this is delivered or given up. Of tasks, for \
+             finished and failed alone.",
+        ),
+    ],
+    choice: Some((&["http", "email", "job"], true)),
+    later: &[],
+};
+
+/// `http` of a callback.
+pub(super) const HTTP_CALLBACK: Object = Object {
+    name: "HttpCallback",
+    keys: &[
+        key("url", Shape::Text, "Where the event is posted to, http:// or https://."),
+        key("headers", Shape::Pairs, "Headers to send with it, as they are."),
+        key(
+            "secret_headers",
+            Shape::Pairs,
+            "Headers whose values are secrets: `env:BATON_SECRET_NAME`, or `file:NAME` in the scheduler's --secrets-dir.",
+        ),
+        key("secret", Shape::Text, "The key that signs the message, as a reference like those of secret_headers."),
+    ],
+    choice: None,
+    later: &[],
+};
+
+/// `email` of a callback.
+pub(super) const EMAIL_CALLBACK: Object = Object {
+    name: "EmailCallback",
+    keys: &[
+        key("to", Shape::Texts, "The addresses of those who get it, at most 50."),
+        key("subject", Shape::Text, "A template over the event; unset means one that says what happened."),
+    ],
+    choice: None,
+    later: &[],
+};
+
+/// `job` of a callback.
+pub(super) const JOB_CALLBACK: Object = Object {
+    name: "JobCallback",
+    keys: &[
+        key("name", Shape::Name, "The name of the job config."),
+        key("params", Shape::Pairs, "Values of its params, templates over the event."),
+    ],
+    choice: None,
+    later: &[],
 };
 
 /// `shards`.

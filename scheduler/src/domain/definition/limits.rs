@@ -45,6 +45,19 @@ pub const QUEUE_LIMITS: RangeInclusive<u32> = 1..=1_000;
 /// Bytes of a schedule's cron expression or words.
 pub const RULE_MAX: usize = 1_024;
 
+/// Callbacks of a job config or a task.
+pub const CALLBACKS_MAX: usize = 16;
+/// Bytes of a webhook's url.
+pub const URL_MAX: usize = 2_048;
+/// Headers of a webhook.
+pub const HEADERS_MAX: usize = 32;
+/// Bytes of a header's name or value.
+pub const HEADER_MAX: usize = 1_024;
+/// Receivers of a mail.
+pub const RECIPIENTS_MAX: usize = 50;
+/// Bytes of a mail's subject.
+pub const SUBJECT_MAX: usize = 256;
+
 /// Characters of a name.
 pub const NAME_MAX: usize = 100;
 /// Bytes of the name of an environment variable.

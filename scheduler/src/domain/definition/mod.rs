@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::schedule::{Spec, overlap};
 
+pub mod callback;
 mod diff;
 mod failure;
 #[cfg(test)]
@@ -24,6 +25,7 @@ mod validate;
 mod yaml;
 
 pub use self::{
+    callback::Callback,
     diff::{Difference, diff},
     failure::{OnFailure, Retry, WhenCutOff},
     problem::{Part, Path, Problem, Span, Step, closest, did_you_mean, render},
@@ -62,6 +64,8 @@ pub struct JobConfig {
     pub queue_limit: Option<u32>,
     /// How long after its fire a job that waited may still start; `None` means for ever.
     pub start_deadline: Option<Duration>,
+    /// What is told to others about its jobs.
+    pub callbacks: Vec<Callback>,
 }
 
 /// One schedule of a job config.
@@ -134,6 +138,8 @@ pub struct TaskConfig {
     pub enabled: Option<bool>,
     /// Higher goes first; -100 to 100.
     pub priority: i32,
+    /// What is told to others about it.
+    pub callbacks: Vec<Callback>,
 }
 
 /// What a task runs.

@@ -171,6 +171,19 @@ fn read_key(key: &Key, node: &Rc<Node>, path: &Path, problems: &mut Vec<Problem>
             }
         },
         Shape::Texts => read_texts(node, path, problems).map(Value::Texts),
+        Shape::Words(words) => read_texts(node, path, problems).map(|texts| {
+            for (place, text) in texts.iter().enumerate() {
+                let here = path.index(place);
+                // One that is no text has been told already.
+                if let Err((message, suggestion)) = read_scalar(Shape::Word(words, &[]), text)
+                    && !problems.iter().any(|told| told.path == here)
+                {
+                    let span = node.locate(&Path::default().index(place), false);
+                    problems.push(Problem::new(here, message).suggest(suggestion).at(span));
+                }
+            }
+            Value::Texts(texts)
+        }),
         Shape::ShortTexts(inner) => match &node.body {
             Body::Map(entries) => {
                 let mut texts = None;

@@ -4,7 +4,10 @@
 use serde_json::{Map, Value, json};
 
 use super::{
-    keys::{JOB_CONFIG, Object, RETRY, RUNNER, SCHEDULE, SHARDS, Shape, TASK_CONFIG, TASK_DEFAULTS},
+    keys::{
+        CALLBACK, EMAIL_CALLBACK, HTTP_CALLBACK, JOB_CALLBACK, JOB_CONFIG, Object, RETRY, RUNNER, SCHEDULE, SHARDS,
+        Shape, TASK_CONFIG, TASK_DEFAULTS,
+    },
     limits::NAME_MAX,
 };
 
@@ -15,7 +18,19 @@ pub fn schema() -> Value {
         "title": "Baton job file",
         "description": "A job: a graph of tasks. A file may hold several documents.",
     });
-    let objects = [&JOB_CONFIG, &SCHEDULE, &TASK_DEFAULTS, &TASK_CONFIG, &SHARDS, &RUNNER, &RETRY];
+    let objects = [
+        &JOB_CONFIG,
+        &SCHEDULE,
+        &TASK_DEFAULTS,
+        &TASK_CONFIG,
+        &SHARDS,
+        &RUNNER,
+        &RETRY,
+        &CALLBACK,
+        &HTTP_CALLBACK,
+        &EMAIL_CALLBACK,
+        &JOB_CALLBACK,
+    ];
     let defs: Map<String, Value> = objects.iter().map(|object| (object.name.to_owned(), of_object(object))).collect();
     schema["$ref"] = reference(&JOB_CONFIG);
     schema["$defs"] = Value::Object(defs);
@@ -34,6 +49,10 @@ fn of_object(object: &Object) -> Value {
         "JobConfig" => &["name", "tasks"],
         "TaskConfig" => &["name"],
         "Retry" => &["max_attempts"],
+        "Callback" => &["events"],
+        "HttpCallback" => &["url"],
+        "EmailCallback" => &["to"],
+        "JobCallback" => &["name"],
         _ => &[],
     };
     if !required.is_empty() {
@@ -65,6 +84,7 @@ fn of_shape(shape: Shape) -> Value {
             json!({"type": "array", "items": {"type": "integer", "minimum": low, "maximum": high}})
         }
         Shape::Word(words, _) => json!({"type": "string", "enum": words}),
+        Shape::Words(words) => json!({"type": "array", "items": {"type": "string", "enum": words}, "minItems": 1}),
         Shape::Texts => json!({"type": "array", "items": text()}),
         Shape::ShortTexts(inner) => json!({"anyOf": [
             {"type": "array", "items": text()},

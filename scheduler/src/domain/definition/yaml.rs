@@ -3,14 +3,17 @@
 use std::collections::HashMap;
 
 use super::{
-    JobConfig, OnFailure, Overlap, Retry, Schedule, Shards, Split, Target, TaskConfig, TaskDefaults, TriggerRule,
-    WhenCutOff, keys,
+    Callback, JobConfig, OnFailure, Overlap, Retry, Schedule, Shards, Split, Target, TaskConfig, TaskDefaults,
+    TriggerRule, WhenCutOff,
+    callback::{Action, Email, StartJob, Webhook},
+    keys,
     limits::PROBLEMS_MAX,
     problem::{Part, Path, Problem, Span},
     reader::{self, Fields},
     tree,
     validate::validate,
 };
+use crate::domain::callback::Event;
 use crate::domain::schedule::{After, CATCHUP_LIMIT, CATCHUP_WINDOW, MISFIRE_AFTER, Misfire, RuleSpec, Spec};
 
 /// One document of a job file.
@@ -74,7 +77,10 @@ pub fn read(source: &str, namespace: &str) -> Result<Vec<Document>, Vec<Problem>
 
 /// Whether what is wrong with the text is the reason why something is wrong with what was read of it.
 fn explains(read: &Problem, then: &Problem) -> bool {
-    then.path.starts_with(&read.path) || (then.part == Part::Missing && read.path.parent() == then.path.parent())
+    let beside = read.path.parent() == then.path.parent();
+    // What an empty list lacks may be an item that was not understood.
+    let within = read.path.parent() == then.path;
+    then.path.starts_with(&read.path) || (then.part == Part::Missing && (beside || within))
 }
 
 fn job_config(mut fields: Fields) -> JobConfig {
@@ -92,6 +98,7 @@ fn job_config(mut fields: Fields) -> JobConfig {
         overlap: fields.text("overlap").and_then(|name| Overlap::named(&name)),
         queue_limit: fields.integer("queue_limit").and_then(|number| number.try_into().ok()),
         start_deadline: fields.span("start_deadline"),
+        callbacks: fields.objects("callbacks").unwrap_or_default().into_iter().map(callback).collect(),
     }
 }
 
@@ -162,6 +169,36 @@ fn task_config(mut fields: Fields) -> TaskConfig {
         warn_after: fields.span("warn_after"),
         enabled: fields.flag("enabled"),
         priority: fields.integer("priority").and_then(|number| number.try_into().ok()).unwrap_or_default(),
+        callbacks: fields.objects("callbacks").unwrap_or_default().into_iter().map(callback).collect(),
+    }
+}
+
+fn callback(mut fields: Fields) -> Callback {
+    let webhook = |mut http: Fields| Webhook {
+        url: http.text("url").unwrap_or_default(),
+        headers: http.pairs("headers").unwrap_or_default(),
+        secret_headers: http.pairs("secret_headers").unwrap_or_default(),
+        secret: http.text("secret").unwrap_or_default(),
+    };
+    let email = |mut email: Fields| Email {
+        to: email.texts("to").unwrap_or_default(),
+        subject: email.text("subject").unwrap_or_default(),
+    };
+    let job = |mut job: Fields| StartJob {
+        name: job.text("name").unwrap_or_default(),
+        params: job.pairs("params").unwrap_or_default(),
+    };
+    let action = match (fields.object("http"), fields.object("email"), fields.object("job")) {
+        (Some(http), ..) => Action::Http(webhook(http)),
+        (_, Some(mail), _) => Action::Email(email(mail)),
+        (_, _, Some(started)) => Action::Job(job(started)),
+        _ => Action::default(),
+    };
+    let events = fields.texts("events").unwrap_or_default();
+    Callback {
+        events: events.iter().filter_map(|name| Event::named(name)).collect(),
+        action,
+        blocking: fields.flag("blocking").unwrap_or_default(),
     }
 }
 

@@ -113,6 +113,10 @@ pub(super) const TESTS: &[&str] = &[
 /// The functions there are.
 pub(super) const FUNCTIONS: &[&str] = &["range"];
 
+/// What a callback can name of its event.
+const EVENT: &[&str] =
+    &["name", "task", "state", "reason", "attempt", "runner", "exit_code", "output", "time", "schedule"];
+
 /// Filters whose value is a number.
 const NUMERIC: &[&str] = &["abs", "count", "float", "int", "length", "round"];
 
@@ -434,6 +438,7 @@ fn name(
         }
         "shard" => field(first, &["index", "count", "item"]).map(Name::Shard).map(Some),
         "job" => field(first, &["id", "name"]).map(Name::Job).map(Some),
+        "event" => field(first, EVENT).map(Name::Event).map(Some),
         "logical_time" => Ok(Some(Name::LogicalTime)),
         other => Ok(Some(Name::Unknown(other.to_owned()))),
     }

@@ -50,6 +50,9 @@ impl Renderer {
             }
             values.insert("shard", Value::from(shard));
         }
+        if !scope.event.is_null() {
+            values.insert("event", Value::from(Serde(&scope.event)));
+        }
         Self { context: Value::from(values) }
     }
 

@@ -16,6 +16,7 @@ fn scope() -> Scope {
         job_id: "0191".to_owned(),
         job_name: "etl".to_owned(),
         logical_time: DateTime::parse_from_rfc3339("2026-12-01T02:30:00+08:00").expect("a time"),
+        event: serde_json::Value::Null,
     }
 }
 

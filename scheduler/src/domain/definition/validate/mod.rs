@@ -3,6 +3,7 @@
 //! A job file and a message go through this one validator. It speaks in the paths of the protocol; whoever read the
 //! definition from a file knows where these stand.
 
+mod callbacks;
 mod failures;
 mod names;
 mod schedules;
@@ -32,6 +33,7 @@ pub fn validate(config: &JobConfig) -> Vec<Problem> {
     failures::warning(config.warn_after, config.timeout, &root.key("warn_after"), &mut problems);
     defaults(config, &root.key("task_defaults"), &mut problems);
     schedules::check(config, &mut problems);
+    callbacks::check(config, &mut problems);
 
     let tasks = root.key("tasks");
     if config.tasks.is_empty() {

@@ -81,7 +81,7 @@ fn every_problem_is_told_at_once_in_the_order_of_the_file() {
     let source = "\
 nmae: etl
 timeout: 90
-callbacks: []
+retention: {}
 tasks:
   - name: Extract Orders
     comand: [true]
@@ -105,7 +105,7 @@ tasks:
         [
             "1:1 unknown key \"nmae\" | did you mean \"name\"?",
             "2:10 timeout: \"90\" lacks a unit; write it like 90s, 15m, 1h30m, 1d or 500ms",
-            "3:1 \"callbacks\" is not supported by this version",
+            "3:1 \"retention\" is not supported by this version",
             "5:11 \"Extract Orders\" is no name: 1 to 100 of a-z, 0-9, \"-\", \"_\" and \".\", starting with a letter or digit | write \"extract-orders\"",
             "6:5 unknown key \"comand\" | did you mean \"command\"?",
             "8:13 task \"join\" needs \"extract-order\", which does not exist | did you mean \"extract-orders\"?",

@@ -157,6 +157,9 @@ impl Checker<'_> {
             return;
         }
         let fault = match (&reference.name, context) {
+            (Name::Event(_), Context::Task | Context::Attempt { .. }) => {
+                Fault::new("only callbacks tell of an event", at).suggest("there is params, tasks, job, logical_time")
+            }
             (Name::Unknown(name), _) => {
                 let known = known(context);
                 let mut fault = Fault::new(format!("{name:?} is unknown here"), at);
@@ -169,6 +172,7 @@ impl Checker<'_> {
                     Name::Param(_) => "params",
                     Name::State(_) | Name::Output(_) => "tasks",
                     Name::Shard(_) => "shard",
+                    Name::Event(_) => "event",
                     _ => "job",
                 };
                 Fault::new(format!("the default of a param cannot name {name:?}"), at).suggest("there is logical_time")
