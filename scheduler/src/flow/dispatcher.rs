@@ -89,12 +89,11 @@ pub(super) async fn pass(
     let mut taken: HashMap<&str, Admission> = HashMap::new();
     for HelloInput { hello, session } in &input.hellos {
         // Of several dials of one runner in one turn the first that is admitted counts; the others dial again.
-        let answer = match taken.get(hello.runner_id.as_str()) {
-            Some(_) => HelloAnswer::Refused(Admission::Superseded),
-            None => {
-                let unproven = survey.unproven.get(&hello.runner_id).map_or(&[][..], Vec::as_slice);
-                admit(tx, context, work, hello, *session, runners, unproven).await?
-            }
+        let answer = if taken.contains_key(hello.runner_id.as_str()) {
+            HelloAnswer::Refused(Admission::Superseded)
+        } else {
+            let unproven = survey.unproven.get(&hello.runner_id).map_or(&[][..], Vec::as_slice);
+            admit(tx, context, work, hello, *session, runners, unproven).await?
         };
         if let HelloAnswer::Admitted { .. } = answer {
             taken.insert(&hello.runner_id, Admission::New);

@@ -200,15 +200,18 @@ pub async fn present(tx: &Tx, since: Timestamp) -> Result<Vec<Present>, Error> {
         .collect()
 }
 
+/// A runner's id, labels and capabilities.
+type Described = (String, BTreeMap<String, String>, Vec<String>);
+
 /// The runners that are alive, with what decides whether they may take a task.
-pub async fn alive(tx: &Tx) -> Result<Vec<(String, BTreeMap<String, String>, Vec<String>)>, Error> {
+pub async fn alive(tx: &Tx) -> Result<Vec<Described>, Error> {
     let text = "SELECT id, labels, capabilities FROM runner
                 WHERE session_id IS NOT NULL AND drained = false AND draining = false ORDER BY id";
     let rows = tx.query(sql::statement(tx.backend(), text, &[])).await?;
     rows.iter().map(what_it_is).collect()
 }
 
-fn what_it_is(row: &QueryResult) -> Result<(String, BTreeMap<String, String>, Vec<String>), Error> {
+fn what_it_is(row: &QueryResult) -> Result<Described, Error> {
     let id: String = row.column("id")?;
     let (labels, capabilities): (String, String) = (row.column("labels")?, row.column("capabilities")?);
     match (serde_json::from_str(&labels), serde_json::from_str(&capabilities)) {

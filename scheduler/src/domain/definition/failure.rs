@@ -55,11 +55,11 @@ impl Retry {
     pub(super) fn fields(&self) -> Vec<(&'static str, String)> {
         let Self { max_attempts, delay, factor, max_delay, jitter_ratio, no_retry_exit_codes: codes } = self;
         let mut fields = vec![("max_attempts", max_attempts.to_string()), ("delay", span::format(*delay))];
-        if *factor != 1.0 {
+        if *factor > 1.0 {
             fields.push(("factor", factor.to_string()));
         }
         fields.extend(max_delay.map(|most| ("max_delay", span::format(most))));
-        if *jitter_ratio != 0.0 {
+        if *jitter_ratio > 0.0 {
             fields.push(("jitter_ratio", jitter_ratio.to_string()));
         }
         if !codes.is_empty() {

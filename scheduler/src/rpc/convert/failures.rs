@@ -9,7 +9,7 @@ pub(super) fn retry(retry: &Retry) -> v1::Retry {
     v1::Retry {
         max_attempts: retry.max_attempts,
         delay: Some(retry.delay).filter(|delay| !delay.is_zero()).map(duration),
-        factor: Some(retry.factor).filter(|factor| *factor != 1.0),
+        factor: Some(retry.factor).filter(|factor| (factor - 1.0).abs() > f64::EPSILON),
         max_delay: retry.max_delay.map(duration),
         jitter_ratio: retry.jitter_ratio,
         no_retry_exit_codes: retry.no_retry_exit_codes.clone(),
