@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use clap::{ArgAction, Parser, Subcommand};
+use clap::{ArgAction, Parser, Subcommand, ValueEnum};
 
 use crate::{
     commands::{
-        apply, completion, delete, describe, dev, drain, errors, explain, get, init, logs, next, restore, resume, run,
-        schedule, terminate, validate, watch,
+        apply, calendar, completion, delete, describe, dev, drain, errors, explain, get, init, logs, next, restore,
+        resume, run, schedule, switch, terminate, validate, watch,
     },
     output::{Format, time::TimeMode},
     selector,
@@ -63,9 +63,21 @@ pub struct Global {
     /// Times in tables: local, utc, relative or rfc3339; when not given, local on a terminal and rfc3339 in a pipe.
     #[arg(long, global = true, value_enum, value_name = "HOW", hide_possible_values = true)]
     pub time: Option<TimeMode>,
+    /// The language in which schedules are put into words: en or zh; that of `LANG` when not given.
+    #[arg(long, global = true, value_enum, value_name = "LANG", hide_possible_values = true)]
+    pub lang: Option<Words>,
     /// How long the scheduler may take to answer.
     #[arg(long, global = true, default_value = "30s", value_parser = selector::span, value_name = "SPAN")]
     pub timeout: Duration,
+}
+
+/// A language of words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Words {
+    /// English.
+    En,
+    /// Chinese.
+    Zh,
 }
 
 /// The commands.
@@ -99,6 +111,12 @@ pub enum Command {
     Next(next::Args),
     /// Show when a schedule fires, without a scheduler.
     Schedule(schedule::Args),
+    /// Switch schedules of a job config off, for a while or until they are enabled.
+    Disable(switch::DisableArgs),
+    /// Switch schedules of a job config on again.
+    Enable(switch::EnableArgs),
+    /// Store, read and delete calendars: lists of dates on which schedules do not fire.
+    Calendar(calendar::Args),
     /// Let a runner or a scheduler finish what it has and take nothing new.
     Drain(drain::Args),
     /// Give a drained runner or scheduler work again.

@@ -11,10 +11,10 @@ use std::{
 // The table of calls below names nearly every message there is.
 #[allow(clippy::wildcard_imports)]
 use baton::v1::{
-    command_service_client::CommandServiceClient, job_config_service_client::JobConfigServiceClient,
-    job_service_client::JobServiceClient, log_service_client::LogServiceClient,
-    runner_service_client::RunnerServiceClient, schedule_service_client::ScheduleServiceClient,
-    scheduler_service_client::SchedulerServiceClient, *,
+    calendar_service_client::CalendarServiceClient, command_service_client::CommandServiceClient,
+    job_config_service_client::JobConfigServiceClient, job_service_client::JobServiceClient,
+    log_service_client::LogServiceClient, runner_service_client::RunnerServiceClient,
+    schedule_service_client::ScheduleServiceClient, scheduler_service_client::SchedulerServiceClient, *,
 };
 use tonic::{
     Request, Response, Status, Streaming,
@@ -93,6 +93,7 @@ impl Client {
     }
 
     services! {
+        calendars: CalendarServiceClient;
         commands: CommandServiceClient;
         configs: JobConfigServiceClient;
         jobs: JobServiceClient;
@@ -109,6 +110,12 @@ impl Client {
         list_versions: configs, ListVersionsRequest => ListVersionsResponse;
         restore: configs, RestoreRequest => RestoreResponse;
         delete: configs, DeleteRequest => DeleteResponse;
+        disable: configs, DisableRequest => DisableResponse;
+        enable: configs, EnableRequest => EnableResponse;
+        apply_calendars: calendars, ApplyCalendarsRequest => ApplyCalendarsResponse;
+        get_calendar: calendars, GetCalendarRequest => GetCalendarResponse;
+        list_calendars: calendars, ListCalendarsRequest => ListCalendarsResponse;
+        delete_calendar: calendars, DeleteCalendarRequest => DeleteCalendarResponse;
         run: commands, RunRequest => RunResponse;
         terminate: commands, TerminateRequest => TerminateResponse;
         drain_runner: commands, DrainRunnerRequest => DrainRunnerResponse;
@@ -122,6 +129,7 @@ impl Client {
         explain: jobs, ExplainRequest => ExplainResponse;
         get_runner: runners, GetRunnerRequest => GetRunnerResponse;
         list_runners: runners, ListRunnersRequest => ListRunnersResponse;
+        preview: schedules, PreviewRequest => PreviewResponse;
         list_schedules: schedules, ListSchedulesRequest => ListSchedulesResponse;
         list_fires: schedules, ListFiresRequest => ListFiresResponse;
         list_schedulers: schedulers, ListSchedulersRequest => ListSchedulersResponse;

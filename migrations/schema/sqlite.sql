@@ -6,6 +6,28 @@ CREATE TABLE after_end (
     ended_at bigint NOT NULL,
     PRIMARY KEY (job_config_id, name)
     );
+CREATE TABLE calendar (
+    namespace text NOT NULL,
+    name text NOT NULL,
+    description text NOT NULL DEFAULT '',
+    exclude text NOT NULL,
+    -- Grows with every change of its dates.
+    revision bigint NOT NULL,
+    -- Schedules may still be planned by an earlier revision.
+    pending boolean NOT NULL DEFAULT 0,
+    created_at bigint NOT NULL,
+    updated_at bigint NOT NULL,
+    PRIMARY KEY (namespace, name)
+    );
+CREATE INDEX calendar_pending ON calendar (namespace, name) WHERE pending;
+CREATE TABLE calendar_use (
+    schedule_id blob NOT NULL REFERENCES schedule (id) ON DELETE CASCADE,
+    namespace text NOT NULL,
+    calendar text NOT NULL,
+    revision bigint NOT NULL,
+    PRIMARY KEY (schedule_id, calendar)
+    );
+CREATE INDEX calendar_use_of ON calendar_use (namespace, calendar, revision);
 CREATE TABLE callback (
     -- What a receiver knows a repetition by.
     id blob NOT NULL PRIMARY KEY,
@@ -114,7 +136,7 @@ CREATE TABLE job_config (
     created_at bigint NOT NULL,
     updated_at bigint NOT NULL,
     deleted_at bigint
-    );
+    , disabled_at bigint, disabled_until bigint, disabled_reason text NOT NULL DEFAULT '');
 CREATE UNIQUE INDEX job_config_name ON job_config (namespace, name) WHERE deleted_at IS NULL;
 CREATE TABLE job_config_use (
     job_config_id blob NOT NULL REFERENCES job_config (id) ON DELETE CASCADE,
@@ -198,11 +220,13 @@ CREATE TABLE schedule (
     last_made_at bigint,
     -- How long a fixed rate may wait at most, whatever the clock was set to; null for other rules.
     period bigint,
-    created_at bigint NOT NULL,
+    created_at bigint NOT NULL, planned_at bigint, burst_at bigint, burst integer NOT NULL DEFAULT 0,
     CHECK (state NOT IN ('DUE', 'TURN') OR (next_fire_at IS NOT NULL AND due_at IS NOT NULL))
     );
-CREATE INDEX schedule_due ON schedule (due_at) WHERE state = 'DUE';
+CREATE INDEX schedule_due ON schedule (due_at) WHERE state IN ('DUE', 'PAUSED');
 CREATE UNIQUE INDEX schedule_key ON schedule (job_config_id, key);
+CREATE INDEX schedule_listed ON schedule (coalesce(next_fire_at, 9223372036854775807), id);
+CREATE INDEX schedule_planned ON schedule (planned_at);
 CREATE INDEX schedule_waits ON schedule (job_config_id) WHERE state IN ('TURN', 'END');
 CREATE TABLE scheduler (
     id blob NOT NULL PRIMARY KEY,

@@ -12,6 +12,7 @@ mod m0002_jobs;
 mod m0003_runners;
 mod m0004_requests;
 mod m0005_schedules;
+mod m0006_calendars;
 mod m0008_attempts;
 mod m0009_sub_jobs;
 mod m0010_callbacks;
@@ -30,6 +31,7 @@ impl MigratorTrait for Migrator {
             Box::new(m0003_runners::Migration),
             Box::new(m0004_requests::Migration),
             Box::new(m0005_schedules::Migration),
+            Box::new(m0006_calendars::Migration),
             Box::new(m0008_attempts::Migration),
             Box::new(m0009_sub_jobs::Migration),
             Box::new(m0010_callbacks::Migration),

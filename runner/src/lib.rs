@@ -24,6 +24,7 @@ mod runner;
 mod state;
 mod target;
 pub mod task;
+mod tmp;
 mod tree;
 pub mod units;
 pub mod watchdog;

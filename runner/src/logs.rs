@@ -13,10 +13,12 @@
 mod files;
 mod output;
 mod shipper;
+mod spares;
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 pub(crate) use files::Files;
+use spares::Spares;
 use tokio::{
     sync::{mpsc, oneshot, watch},
     time::timeout,
@@ -35,24 +37,33 @@ enum Message {
 
 /// Speaks to the shipper.
 #[derive(Clone)]
-pub(crate) struct Handle(mpsc::UnboundedSender<Message>);
+pub(crate) struct Handle {
+    dir: PathBuf,
+    spares: Spares,
+    messages: mpsc::UnboundedSender<Message>,
+}
 
 impl Handle {
+    /// The output files of an attempt, of which `limit` bytes are kept in all; 0 means the default.
+    pub(crate) fn files(&self, task: TaskRef, limit: u64) -> Files {
+        Files::of(&self.dir, task, limit, &self.spares)
+    }
+
     /// A task writes to these files.
     pub(crate) fn opened(&self, task: TaskRef, files: Files) {
         // It is gone only when the runner is.
-        let _ = self.0.send(Message::Opened(task, files));
+        let _ = self.messages.send(Message::Opened(task, files));
     }
 
     /// A task writes no more.
     pub(crate) fn ended(&self, task: TaskRef) {
-        let _ = self.0.send(Message::Ended(task));
+        let _ = self.messages.send(Message::Ended(task));
     }
 
     /// Waits, but not for long, until what has ended is shipped. What is not waits on disk for the next boot.
     pub(crate) async fn empty(&self, at_most: Duration) {
         let (sender, empty) = oneshot::channel();
-        if self.0.send(Message::Empty(sender)).is_ok() {
+        if self.messages.send(Message::Empty(sender)).is_ok() {
             let _ = timeout(at_most, empty).await;
         }
     }
@@ -60,9 +71,11 @@ impl Handle {
 
 /// Starts with what an earlier boot left in `dir` and ships to the endpoint of the moment, until dropped.
 pub(crate) fn start(
-    dir: std::path::PathBuf,
+    dir: PathBuf,
     endpoint: watch::Receiver<Option<Endpoint>>,
 ) -> (Handle, impl Future<Output = ()> + Send) {
     let (sender, messages) = mpsc::unbounded_channel();
-    (Handle(sender), shipper::Shipper::new(dir, messages).run(endpoint))
+    let spares = Spares::default();
+    let shipper = shipper::Shipper::new(dir.clone(), spares.clone(), messages);
+    (Handle { dir, spares, messages: sender }, shipper.run(endpoint))
 }

@@ -127,7 +127,7 @@ impl Processes {
     fn spawn(&self, slot: u32, task: TaskRef, spec: &RunSpec) -> Result<Child, String> {
         let dir = working_dir(&self.work_dir, &spec.working_dir)?;
         let key = Uuid::new_v4().simple().to_string();
-        let outputs = logs::Files::of(&self.state.logs(), task, spec.log_limit_bytes);
+        let outputs = self.logs.files(task, spec.log_limit_bytes);
         let tmp = self.state.tmp(task);
         let prepared = self.prepare(slot, task, &key, &outputs, &tmp);
         let script = self.state.tmp(task).with_extension("sh");
@@ -191,7 +191,7 @@ impl Processes {
             move |error: io::Error| format!("cannot {what} in the runner's state directory: {error}")
         };
         self.state.hold(slot, task, key, None).map_err(failed("write down the task"))?;
-        fs::create_dir(tmp).map_err(failed("make the task's directory"))?;
+        self.state.tmps().make(tmp).map_err(failed("make the task's directory"))?;
         outputs.create().map_err(failed("make the output files"))
     }
 
@@ -288,17 +288,14 @@ impl Processes {
             let _ = fs::remove_file(file);
         }
         let tmp = self.state.tmp(task);
-        match fs::remove_dir(&tmp) {
-            Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(_) => {
-                // A large tree takes its time, and nobody waits for it.
-                drop(spawn_blocking(move || {
-                    if let Err(error) = fs::remove_dir_all(&tmp) {
-                        warn!(path = %tmp.display(), %error, "the directory of a task cannot be removed");
-                    }
-                }));
-            }
+        if !self.state.tmps().keep(&tmp) {
+            // A large tree takes its time, and nobody waits for it.
+            drop(spawn_blocking(move || match fs::remove_dir_all(&tmp) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    warn!(path = %tmp.display(), %error, "the directory of a task cannot be removed");
+                }
+                _ => {}
+            }));
         }
     }
 }

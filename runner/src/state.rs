@@ -34,6 +34,7 @@ use uuid::Uuid;
 use crate::{
     machine::Leftovers,
     task::{TaskRef, TaskResult},
+    tmp::Tmps,
     tree,
 };
 
@@ -98,6 +99,7 @@ pub(crate) struct State {
     dir: PathBuf,
     install_id: Uuid,
     machine: String,
+    tmps: Tmps,
     /// Locked as long as it is open.
     _lock: File,
 }
@@ -119,7 +121,7 @@ impl State {
             builder.create(dir.join(part)).map_err(failed("creating its parts"))?;
         }
         let install_id = install_id(&dir).map_err(failed("keeping the install id"))?;
-        let state = Self { dir, install_id, machine: tree::machine_boot(), _lock: lock };
+        let state = Self { dir, install_id, machine: tree::machine_boot(), tmps: Tmps::default(), _lock: lock };
         let leftovers = state.recover().map_err(failed("reading what an earlier boot left"))?;
         Ok((state, leftovers))
     }
@@ -136,6 +138,11 @@ impl State {
     /// The fresh directory of a task that becomes its `BATON_TMPDIR`.
     pub(crate) fn tmp(&self, task: TaskRef) -> PathBuf {
         self.dir.join("tmp").join(task.to_string())
+    }
+
+    /// The directories of attempts.
+    pub(crate) fn tmps(&self) -> &Tmps {
+        &self.tmps
     }
 
     /// The file that becomes its `BATON_OUTPUT`.

@@ -2,7 +2,7 @@
 
 mod support;
 
-use std::{fs, os::unix::fs::MetadataExt as _};
+use std::{fs, os::unix::fs::MetadataExt as _, path::Path};
 
 use baton::v1::{LogStream, RunSpec};
 use support::{Fake, Inside, new_task, shell, until};
@@ -20,7 +20,7 @@ async fn bytes_arrive_as_they_were_written_on_both_outputs() {
     assert!(stdout.bytes == all, "{} bytes arrived", stdout.bytes.len());
     assert_eq!(fake.logs.whole(&task, LogStream::Stderr).await.bytes, b"\xc6\xff ok\n");
     let logs = runner.state().join("logs");
-    until("the files to be removed", || fs::read_dir(&logs).unwrap().count() == 0).await;
+    until("the room on disk to be given back", || on_disk(&logs) == 0).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -86,7 +86,7 @@ async fn a_result_does_not_wait_for_a_log_that_nobody_takes() {
     let (_, result) = session.run(shell("echo unwanted")).await;
     assert_eq!((result.exit_code, result.stdout_bytes), (Some(0), 9));
     let logs = runner.state().join("logs");
-    until("refused files to be removed", || fs::read_dir(&logs).unwrap().count() == 0).await;
+    until("refused output to be given up", || on_disk(&logs) == 0).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -107,6 +107,32 @@ async fn a_new_connection_goes_on_where_the_old_one_broke() {
     again.welcomed().await;
     let whole = lines(10_000);
     assert!(stored.whole(&task, LogStream::Stdout).await.bytes == whole.as_bytes());
+}
+
+/// A process that hides from its group and its environment is outside the promise to end it. What it writes must not
+/// appear in another task's log all the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_writer_that_hides_writes_into_no_other_tasks_log() {
+    let mut fake = Fake::start().await;
+    let runner = Inside::start(&[&fake.address], 1);
+    let mut session = fake.welcomed().await;
+    let hidden = "setsid env -i /bin/sh -c 'echo $$ > pid; while :; do echo hidden; sleep 0.01; done' &
+                  until [ -s pid ]; do sleep 0.01; done; echo mine";
+    session.run(shell(hidden)).await;
+    let mut logs = Vec::new();
+    for _ in 0..5 {
+        let (task, _) = session.run(shell("echo mine; sleep 0.05")).await;
+        logs.push(fake.logs.whole(&task, LogStream::Stdout).await.bytes);
+    }
+    let pid: i32 = fs::read_to_string(runner.work().join("pid")).unwrap().trim().parse().unwrap();
+    rustix::process::kill_process(rustix::process::Pid::from_raw(pid).unwrap(), rustix::process::Signal::KILL)
+        .expect("it was alive all the time");
+    assert_eq!(logs, [b"mine\n"; 5]);
+}
+
+/// How many bytes of output a directory still holds.
+fn on_disk(dir: &Path) -> u64 {
+    fs::read_dir(dir).unwrap().filter_map(|entry| entry.ok()?.metadata().ok()).map(|file| file.len()).sum()
 }
 
 /// What `seq 1 n` prints.

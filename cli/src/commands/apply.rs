@@ -107,6 +107,7 @@ async fn send(context: &Context, files: Vec<JobFile>, dry_run: bool, id: Option<
             namespace: context.namespace.clone(),
             dry_run,
             request_id: request_id(id),
+            language: context.language.into(),
         };
         match client.apply(request).await {
             Ok(response) => all.job_configs.extend(response.job_configs),

@@ -41,6 +41,10 @@ const ENTRIES: &[Entry] = entries! {
         => "give more digits of the one that is meant, or all of them";
     BUSY (RESOURCE_EXHAUSTED) "more waits for the scheduler than it takes in"
         => "try again in a moment; when it goes on, add a scheduler or send less at once";
+    CALENDAR_IN_USE (FAILED_PRECONDITION) "schedules name the calendar that was to be deleted; the message says which"
+        => "take it out of their `calendars` and apply them, then delete it";
+    CALENDAR_NOT_FOUND (NOT_FOUND) "no calendar of this name is in the namespace"
+        => "see `baton calendar get`; another namespace is named with -n";
     CONTENDED (ABORTED) "other changes of the same rows were in the way"
         => "try again: nothing was changed";
     INTERNAL (INTERNAL) "a fault of the scheduler"

@@ -1,6 +1,7 @@
 //! One file a command: what it takes, and what it does.
 
 pub mod apply;
+pub mod calendar;
 pub mod completion;
 pub mod delete;
 pub mod describe;
@@ -17,6 +18,7 @@ pub mod resume;
 pub mod run;
 pub mod schedule;
 pub mod schema;
+pub mod switch;
 pub mod terminate;
 pub mod validate;
 pub mod version;

@@ -33,7 +33,10 @@ pub async fn run(context: &Context, args: Args) -> Result<Exit, Error> {
         .paging
         .read(async |page_size, page_token| {
             let (namespace, job_config) = (context.namespace.clone(), job_config.clone());
-            client.list_schedules(ListSchedulesRequest { namespace, job_config, page_size, page_token }).await
+            let language = context.language.into();
+            let request =
+                ListSchedulesRequest { namespace, job_config, page_size, page_token, overdue: false, language };
+            client.list_schedules(request).await
         })
         .await?;
     let (output, now) = (context.output, Utc::now());
@@ -70,7 +73,13 @@ pub fn when(output: Output, schedule: &StoredSchedule, now: chrono::DateTime<Utc
         ScheduleState::End => "after its job".to_owned(),
         ScheduleState::Over => "over".to_owned(),
         ScheduleState::Parked => format!("parked: {}", schedule.reason),
-        ScheduleState::Paused => "paused".to_owned(),
+        ScheduleState::Paused => {
+            let mut text = "off".to_owned();
+            if schedule.due_time.is_some() {
+                text = format!("off until {}", output.instant(schedule.due_time, now));
+            }
+            if schedule.reason.is_empty() { text } else { format!("{text}: {}", schedule.reason) }
+        }
     }
 }
 

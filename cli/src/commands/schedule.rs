@@ -2,18 +2,18 @@
 
 use std::time::Duration;
 
-use baton::v1::{PreviewResponse, PreviewedFire};
+use baton::v1::{self, PreviewRequest, PreviewResponse, PreviewedFire, ScheduleLanguage, schedule::Rule as rule};
 use baton_scheduler::domain::{
     schedule::{After, COUNT_MAX, Language, Next, Preview, RuleSpec, Schedule, Spec},
     time::Timestamp,
 };
-use chrono::{DateTime, Utc};
-use clap::{Subcommand, ValueEnum};
+use chrono::{DateTime, SecondsFormat, Utc};
+use clap::Subcommand;
 
 use crate::{
     context::Context,
     errors::{Error, Exit},
-    output::table::Table,
+    output::{Output, table::Table},
     selector,
 };
 
@@ -41,6 +41,7 @@ Examples:
   baton schedule preview --cron '30 2 * * MON-FRI' --time-zone Europe/Berlin
   baton schedule preview --text 'last day of the month at 23:30' --count 12
   baton schedule preview --text '每个工作日 09:00' --time-zone Asia/Shanghai --lang zh
+  baton schedule preview --cron '0 9 * * *' --time-zone Europe/Berlin --calendar holidays-de
   baton schedule preview --every 90m --start 2026-12-01T00:00:00Z -o json
 
 The exit code is not 0 when it never fires or cannot be read.")]
@@ -62,9 +63,9 @@ pub struct PreviewArgs {
     /// Nothing fires at or after it.
     #[arg(long, value_name = "TIME", value_parser = instant)]
     end: Option<DateTime<Utc>>,
-    /// The language of the words: en or zh.
-    #[arg(long, value_enum, default_value_t = Words::En, value_name = "LANG", hide_possible_values = true)]
-    lang: Words,
+    /// A calendar on whose dates nothing fires; may be repeated. It is asked of the scheduler.
+    #[arg(long = "calendar", value_name = "NAME")]
+    calendars: Vec<String>,
 }
 
 /// When it fires.
@@ -85,48 +86,29 @@ struct Rule {
     at: Option<DateTime<Utc>>,
 }
 
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum Words {
-    En,
-    Zh,
-}
-
-fn instant(text: &str) -> Result<DateTime<Utc>, String> {
+/// An instant as RFC 3339.
+pub fn instant(text: &str) -> Result<DateTime<Utc>, String> {
     let how = "write an instant with its offset, like 2026-12-01T09:00:00+08:00 or 2026-12-01T01:00:00Z";
     DateTime::parse_from_rfc3339(text).map(|time| time.to_utc()).map_err(|_| how.to_owned())
 }
 
 /// Runs a command about schedules.
-pub fn run(context: &Context, args: Args) -> Result<Exit, Error> {
+pub async fn run(context: &Context, args: Args) -> Result<Exit, Error> {
     match args.command {
-        Command::Preview(args) => preview(context, &args),
+        Command::Preview(args) if args.calendars.is_empty() => preview(context, &args),
+        Command::Preview(args) => ask(context, &args).await,
     }
 }
 
 fn preview(context: &Context, args: &PreviewArgs) -> Result<Exit, Error> {
     let from = Timestamp(args.from.unwrap_or_else(Utc::now).timestamp_micros());
-    let language = match args.lang {
-        Words::En => Language::English,
-        Words::Zh => Language::Chinese,
+    let language = match context.language {
+        ScheduleLanguage::Chinese => Language::Chinese,
+        _ => Language::English,
     };
     let shown = shown(&args.spec(), from, args.count, language).map_err(Error::Usage)?;
     let output = context.output;
-    if output.is_data() {
-        output.data(&response(&shown))?;
-    } else {
-        if !output.is_tsv() && !output.is_name() {
-            output.line(&shown.description)?;
-            if let Some(cron) = &shown.cron {
-                output.line(&format!("cron: {cron}"))?;
-            }
-        }
-        let mut table = Table::new(&["LOCAL", "UTC", "NOTE"]);
-        for fire in &shown.fires {
-            let note = if fire.note.is_empty() { "-" } else { fire.note.as_str() };
-            table.row(&fire.utc, vec![fire.local.as_str().into(), fire.utc.as_str().into(), note.into()]);
-        }
-        table.print(output)?;
-    }
+    print(output, &response(&shown))?;
     match &shown.end {
         Some(end) if shown.fires.is_empty() => Err(Error::Local { message: why_none(end).to_owned(), next: None }),
         Some(_) => {
@@ -135,6 +117,60 @@ fn preview(context: &Context, args: &PreviewArgs) -> Result<Exit, Error> {
         }
         None => Ok(Exit::Ok),
     }
+}
+
+/// Asks the scheduler, which has the calendars.
+async fn ask(context: &Context, args: &PreviewArgs) -> Result<Exit, Error> {
+    let timestamp = |at: DateTime<Utc>| prost_types::Timestamp {
+        seconds: at.timestamp(),
+        nanos: i32::try_from(at.timestamp_subsec_nanos()).unwrap_or_default(),
+    };
+    let rule = match args.spec().rule {
+        RuleSpec::Cron(cron) => rule::Cron(cron),
+        RuleSpec::Text(text) => rule::Text(text),
+        RuleSpec::Every { period, .. } => rule::Every(
+            period
+                .try_into()
+                .map_err(|_| Error::Usage("--every: an interval is from 1 second to 10 years".to_owned()))?,
+        ),
+        RuleSpec::At(at) => rule::At(timestamp(at)),
+    };
+    let request = PreviewRequest {
+        schedule: Some(v1::Schedule {
+            rule: Some(rule),
+            time_zone: args.time_zone.clone(),
+            start_time: args.start.map(timestamp),
+            end_time: args.end.map(timestamp),
+            calendars: args.calendars.clone(),
+            ..v1::Schedule::default()
+        }),
+        from: args.from.map(timestamp),
+        count: args.count,
+        language: context.language.into(),
+        namespace: context.namespace.clone(),
+    };
+    print(context.output, &context.client().await?.preview(request).await?)?;
+    Ok(Exit::Ok)
+}
+
+fn print(output: Output, preview: &PreviewResponse) -> Result<(), Error> {
+    if output.is_data() {
+        return output.data(preview);
+    }
+    if !output.is_tsv() && !output.is_name() {
+        output.line(&preview.description)?;
+        if !preview.cron.is_empty() {
+            output.line(&format!("cron: {}", preview.cron))?;
+        }
+    }
+    let mut table = Table::new(&["LOCAL", "UTC", "NOTE"]);
+    for fire in &preview.fires {
+        let note = if fire.note.is_empty() { "-" } else { fire.note.as_str() };
+        let utc = fire.time.and_then(|time| DateTime::from_timestamp(time.seconds, time.nanos.unsigned_abs()));
+        let utc = utc.unwrap_or_default().to_rfc3339_opts(SecondsFormat::AutoSi, true);
+        table.row(&utc, vec![fire.local.as_str().into(), utc.as_str().into(), note.into()]);
+    }
+    table.print(output)
 }
 
 impl PreviewArgs {

@@ -100,6 +100,8 @@ service!(JobConfigService {
     list_versions: ListVersionsRequest => ListVersionsResponse;
     restore: RestoreRequest => RestoreResponse;
     delete: DeleteRequest => DeleteResponse;
+    disable: DisableRequest => DisableResponse;
+    enable: EnableRequest => EnableResponse;
 });
 
 service!(CommandService {

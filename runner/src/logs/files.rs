@@ -8,6 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use super::spares::Spares;
 use crate::task::TaskRef;
 
 /// How much of a task's output is kept when its spec does not say.
@@ -21,18 +22,21 @@ const STDERR: &str = "err";
 pub(crate) struct Files {
     base: PathBuf,
     pub(super) limit: u64,
+    spares: Spares,
 }
 
 impl Files {
-    pub(crate) fn of(dir: &Path, task: TaskRef, limit: u64) -> Self {
+    /// Those of an attempt in a directory, of which `limit` bytes are kept; 0 means the default.
+    pub(super) fn of(dir: &Path, task: TaskRef, limit: u64, spares: &Spares) -> Self {
         let limit = if limit == 0 { LIMIT_DEFAULT } else { limit };
-        Self { base: dir.join(format!("{}_{}_{}_{limit}", task.id, task.attempt, task.lease)), limit }
+        let base = dir.join(format!("{}_{}_{}_{limit}", task.id, task.attempt, task.lease));
+        Self { base, limit, spares: spares.clone() }
     }
 
     /// Every attempt that has files in a directory.
-    pub(super) fn all_in(dir: &Path) -> Vec<(TaskRef, Self)> {
+    pub(super) fn all_in(dir: &Path, spares: &Spares) -> Vec<(TaskRef, Self)> {
         let Ok(entries) = fs::read_dir(dir) else { return Vec::new() };
-        let mut found: Vec<_> = entries.filter_map(|entry| parse(&entry.ok()?.path())).collect();
+        let mut found: Vec<_> = entries.filter_map(|entry| parse(&entry.ok()?.path(), spares)).collect();
         found.sort_by_key(|(task, _)| *task);
         found.dedup_by_key(|(task, _)| *task);
         found
@@ -59,7 +63,13 @@ impl Files {
 
     /// Makes both, empty. Opened to append, so that processes that share one never overwrite each other.
     pub(crate) fn create(&self) -> io::Result<(File, File)> {
-        let create = |stream| OpenOptions::new().append(true).create(true).mode(0o600).open(self.path(stream));
+        let create = |stream| {
+            let path = self.path(stream);
+            self.spares.take(&path);
+            let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
+            Spares::mark(&file);
+            Ok::<_, io::Error>(file)
+        };
         Ok((create(0)?, create(1)?))
     }
 
@@ -69,36 +79,67 @@ impl Files {
         (size(0), size(1))
     }
 
-    /// Removes both.
+    /// Removes both, or keeps them for another attempt.
     pub(crate) fn remove(&self) {
         for stream in [0, 1] {
-            let _ = fs::remove_file(self.path(stream));
+            self.spares.keep(self.path(stream));
         }
     }
 }
 
-fn parse(path: &Path) -> Option<(TaskRef, Files)> {
+fn parse(path: &Path, spares: &Spares) -> Option<(TaskRef, Files)> {
     let name = path.file_name()?.to_str()?;
     let (task, _) = Files::whose(name)?;
     let stem = name.rsplit_once('.')?.0;
     let limit = stem.rsplit_once('_')?.1.parse().ok()?;
-    Some((task, Files { base: path.with_file_name(stem), limit }))
+    Some((task, Files { base: path.with_file_name(stem), limit, spares: spares.clone() }))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write as _;
+
     use super::*;
+
+    fn task(id: u128) -> TaskRef {
+        TaskRef { id: uuid::Uuid::from_u128(id), attempt: 2, lease: 77 }
+    }
 
     #[test]
     fn a_later_boot_knows_whose_files_it_finds() {
         let dir = tempfile::tempdir().unwrap();
-        let task = TaskRef { id: uuid::Uuid::from_u128(9), attempt: 2, lease: 77 };
-        let files = Files::of(dir.path(), task, 1000);
+        let files = Files::of(dir.path(), task(9), 1000, &Spares::default());
         files.create().unwrap();
-        let found = Files::all_in(dir.path());
-        assert_eq!((found.len(), found[0].0, found[0].1.limit), (1, task, 1000));
+        let found = Files::all_in(dir.path(), &Spares::default());
+        assert_eq!((found.len(), found[0].0, found[0].1.limit), (1, task(9), 1000));
         assert_eq!(found[0].1.path(1), files.path(1));
-        files.remove();
-        assert!(Files::all_in(dir.path()).is_empty());
+    }
+
+    #[test]
+    fn files_that_nobody_writes_to_any_more_serve_the_next_attempt_empty() {
+        let dir = tempfile::tempdir().unwrap();
+        let spares = Spares::default();
+        let (first, second) = (Files::of(dir.path(), task(1), 0, &spares), Files::of(dir.path(), task(2), 0, &spares));
+        let (mut stdout, stderr) = first.create().unwrap();
+        stdout.write_all(b"of the first").unwrap();
+        drop((stdout, stderr));
+        first.remove();
+        second.create().unwrap();
+        assert_eq!(second.sizes(), (0, 0));
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2, "the same two, under their new names");
+    }
+
+    #[test]
+    fn a_writer_that_was_left_behind_cannot_write_into_the_next_attempt() {
+        let dir = tempfile::tempdir().unwrap();
+        let spares = Spares::default();
+        let (first, second) = (Files::of(dir.path(), task(1), 0, &spares), Files::of(dir.path(), task(2), 0, &spares));
+        let (stdout, stderr) = first.create().unwrap();
+        let mut left_behind = stdout.try_clone().unwrap();
+        drop((stdout, stderr));
+        first.remove();
+        second.create().unwrap();
+        left_behind.write_all(b"of the first").unwrap();
+        assert_eq!(second.sizes(), (0, 0));
     }
 }

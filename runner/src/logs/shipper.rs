@@ -25,6 +25,7 @@ use tracing::{debug, warn};
 use super::{
     Files, Message,
     output::{Chunk, Outputs},
+    spares::Spares,
 };
 use crate::{
     clock::watched,
@@ -83,6 +84,7 @@ struct Stream {
 pub(super) struct Shipper {
     messages: mpsc::UnboundedReceiver<Message>,
     dir: PathBuf,
+    spares: Spares,
     logs: HashMap<TaskRef, Log>,
     /// Outputs with something to send, in the order in which it came.
     ready: VecDeque<Key>,
@@ -95,10 +97,11 @@ pub(super) struct Shipper {
 }
 
 impl Shipper {
-    pub(super) fn new(dir: PathBuf, messages: mpsc::UnboundedReceiver<Message>) -> Self {
+    pub(super) fn new(dir: PathBuf, spares: Spares, messages: mpsc::UnboundedReceiver<Message>) -> Self {
         Self {
             messages,
             dir,
+            spares,
             logs: HashMap::new(),
             ready: VecDeque::new(),
             queued: HashSet::new(),
@@ -180,7 +183,7 @@ impl Shipper {
 
     /// Takes up what an earlier boot could not ship. A hole at the beginning was stored; one further on was cut.
     fn recover(&mut self) {
-        for (task, files) in Files::all_in(&self.dir) {
+        for (task, files) in Files::all_in(&self.dir, &self.spares) {
             let mut log = Log { outputs: Outputs::new(files.limit), files, open: [None, None], solid: false };
             for stream in [0, 1] {
                 let Ok(file) = File::open(log.files.path(stream)) else { continue };
@@ -327,6 +330,8 @@ impl Shipper {
 
     fn drop_log(&mut self, task: TaskRef) {
         if let Some(log) = self.logs.remove(&task) {
+            // Closed first, or we would stand in our own way.
+            drop(log.open);
             // A task that still writes goes on into files without a name.
             log.files.remove();
         }

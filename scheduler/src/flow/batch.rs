@@ -87,6 +87,8 @@ pub(super) struct Output {
     pub next_wake: Option<Timestamp>,
     /// What schedules wait for, if that was looked for.
     pub agenda: Option<Agenda>,
+    /// There are more schedules that were planned by a clock that was set back since.
+    pub more_ahead: bool,
     /// The time of the turn.
     pub now: Timestamp,
     /// When that time was read, by the clock of this machine.

@@ -402,7 +402,7 @@ impl Loop {
             sweep,
             fire,
             job_ended: std::mem::take(&mut self.job_ended),
-            clock_set_back: std::mem::take(&mut self.clock_set_back),
+            clock_set_back: fire && std::mem::take(&mut self.clock_set_back),
         });
         // What one turn has no room for is a reason for the next.
         self.due = !self.facts.is_empty();
@@ -635,6 +635,9 @@ impl Loop {
             self.waiters = waiters;
         }
         self.watch_clock(output.now, read_at);
+        if output.more_ahead {
+            (self.clock_set_back, self.look_at) = (true, now);
+        }
         if output.job_ended && self.waiters {
             self.job_ended = true;
             self.due = true;
@@ -651,8 +654,7 @@ impl Loop {
             let expected = before + read_at.saturating_duration_since(at);
             if expected.since(time) > CLOCK_TOLERANCE {
                 warn!(back_by = ?expected.since(time), "the clock of the database was set back");
-                self.clock_set_back = true;
-                self.due = true;
+                (self.clock_set_back, self.look_at) = (true, read_at);
             }
         }
         self.clock = Some((time, read_at));

@@ -2,6 +2,7 @@
 
 mod batch;
 mod birth;
+mod calendars;
 mod changes;
 mod data;
 mod dispatcher;
@@ -16,10 +17,12 @@ mod picker;
 mod plan;
 mod pulse;
 mod reaper;
+mod replan;
 pub mod request;
 mod schedules;
 mod sessions;
 mod shards;
+mod switch;
 #[cfg(test)]
 mod tests;
 mod transfer;

@@ -2,7 +2,9 @@
 
 use uuid::Uuid;
 
-use super::request::{Applied, Apply, Caller, Delete, Error, Run, Terminate};
+use super::request::{
+    Applied, Apply, Caller, Delete, DeleteCalendar, Error, PutCalendar, PutCalendars, Run, Switch, Terminate,
+};
 
 /// Something asked for.
 #[derive(Debug, Clone)]
@@ -11,6 +13,9 @@ pub(super) enum Order {
     Run(Run),
     Terminate(Terminate),
     Delete(Delete),
+    Switch(Switch),
+    PutCalendars(PutCalendars),
+    DeleteCalendar(DeleteCalendar),
     DrainRunner { runner: String, drained: bool, reason: String },
     DrainScheduler { scheduler: Uuid, drained: bool },
 }
@@ -19,6 +24,7 @@ pub(super) enum Order {
 #[derive(Debug, Clone)]
 pub(super) enum OrderAnswer {
     Applied(Result<Vec<Applied>, Error>),
+    Calendars(Result<Vec<PutCalendar>, Error>),
     Job(Result<Uuid, Error>),
     Count(Result<u32, Error>),
     Done(Result<(), Error>),
@@ -35,7 +41,7 @@ impl Order {
 
     /// Whether it changes what is scheduled.
     pub(super) fn reschedules(&self) -> bool {
-        matches!(self, Self::Apply(_) | Self::Delete(_))
+        matches!(self, Self::Apply(_) | Self::Delete(_) | Self::Switch(_))
     }
 
     /// The runner it is about.
@@ -57,6 +63,9 @@ impl Order {
             Self::Run(order) => Some(("Run", &order.caller)),
             Self::Terminate(order) => Some(("Terminate", &order.caller)),
             Self::Delete(order) => Some(("Delete", &order.caller)),
+            Self::Switch(order) => Some(("Switch", &order.caller)),
+            Self::PutCalendars(order) => Some(("PutCalendars", &order.caller)),
+            Self::DeleteCalendar(order) => Some(("DeleteCalendar", &order.caller)),
             Self::DrainRunner { .. } | Self::DrainScheduler { .. } => None,
         }
     }
@@ -74,6 +83,7 @@ impl Order {
             }
             Self::Run(order) => vec![(order.namespace.clone(), order.name.clone())],
             Self::Delete(order) => vec![(order.namespace.clone(), order.name.clone())],
+            Self::Switch(order) => vec![(order.namespace.clone(), order.name.clone())],
             _ => Vec::new(),
         }
     }
@@ -83,7 +93,10 @@ impl Order {
         match self {
             Self::Apply(_) => OrderAnswer::Applied(Err(error)),
             Self::Run(_) => OrderAnswer::Job(Err(error)),
-            Self::Terminate(_) | Self::Delete(_) => OrderAnswer::Count(Err(error)),
+            Self::PutCalendars(_) => OrderAnswer::Calendars(Err(error)),
+            Self::Terminate(_) | Self::Delete(_) | Self::Switch(_) | Self::DeleteCalendar(_) => {
+                OrderAnswer::Count(Err(error))
+            }
             Self::DrainRunner { .. } | Self::DrainScheduler { .. } => OrderAnswer::Done(Err(error)),
         }
     }

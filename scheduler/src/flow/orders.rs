@@ -7,10 +7,11 @@ use uuid::Uuid;
 use super::{
     batch::Context,
     birth::{self, Cause, Kin},
+    calendars,
     ending::{terminate_job, terminate_tasks},
     order::{Order, OrderAnswer},
     request::{Applied, Apply, Caller, Change, Delete, Error, Run, Terminate},
-    schedules,
+    schedules, switch,
     work::Work,
 };
 use crate::{
@@ -102,6 +103,7 @@ async fn keep(tx: &Tx, order: &Order, answer: &OrderAnswer) -> Result<(), store:
     let Some((method, caller)) = order.request() else { return Ok(()) };
     let kept = match answer {
         OrderAnswer::Applied(Ok(applied)) => serde_json::to_string(applied),
+        OrderAnswer::Calendars(Ok(put)) => serde_json::to_string(put),
         OrderAnswer::Job(Ok(job)) => serde_json::to_string(job),
         OrderAnswer::Count(Ok(count)) => serde_json::to_string(count),
         _ => return store::request::release(tx, &caller.principal, method, &caller.request_id).await,
@@ -115,6 +117,7 @@ fn recall(order: &Order, kept: &str) -> OrderAnswer {
     let unreadable = |error: serde_json::Error| Error::Internal(format!("the kept answer cannot be read: {error}"));
     match order {
         Order::Apply(_) => OrderAnswer::Applied(serde_json::from_str(kept).map_err(unreadable)),
+        Order::PutCalendars(_) => OrderAnswer::Calendars(serde_json::from_str(kept).map_err(unreadable)),
         Order::Run(_) => OrderAnswer::Job(serde_json::from_str(kept).map_err(unreadable)),
         _ => OrderAnswer::Count(serde_json::from_str(kept).map_err(unreadable)),
     }
@@ -132,6 +135,9 @@ async fn carry_out(
         Order::Run(order) => OrderAnswer::Job(run(tx, context, work, order, configs).await?),
         Order::Terminate(order) => OrderAnswer::Count(terminate(tx, work, order).await?),
         Order::Delete(order) => OrderAnswer::Count(delete(tx, work.now, order, configs).await?),
+        Order::Switch(order) => OrderAnswer::Count(switch::pass(tx, work.now, order, configs).await?),
+        Order::PutCalendars(order) => OrderAnswer::Calendars(Ok(calendars::put(tx, work.now, order).await?)),
+        Order::DeleteCalendar(order) => OrderAnswer::Count(calendars::delete(tx, order).await?),
         Order::DrainRunner { runner, drained, reason } => {
             let found = store::runner::set_drained(tx, runner, *drained, reason).await?;
             OrderAnswer::Done(found.then_some(()).ok_or_else(|| missing("runner", runner)))
@@ -157,7 +163,7 @@ async fn apply(
     let mut applied = Vec::with_capacity(order.configs.len());
     let (mut changes, mut wrong) = (Vec::with_capacity(order.configs.len()), Vec::new());
     for (definition, _) in &order.configs {
-        let config = configs.get(&(definition.namespace.clone(), definition.name.clone())).map(|config| config.id);
+        let config = configs.get(&(definition.namespace.clone(), definition.name.clone()));
         match schedules::prepare(tx, config, definition, now).await? {
             Ok(change) => changes.push(change),
             Err(fields) => wrong.extend(fields),
@@ -176,12 +182,12 @@ async fn apply(
         if !configs.contains_key(&key) {
             let id = Uuid::now_v7();
             if store::config::insert(tx, id, &key.0, &key.1, now).await? {
-                configs.insert(key.clone(), ConfigRow { id, version: 0 });
+                configs.insert(key.clone(), ConfigRow { id, version: 0, disabled: None });
                 change = Change::Created;
             } else {
                 // Somebody made it between our look and our insert: now it can be locked.
                 configs.extend(store::config::lock(tx, std::slice::from_ref(&key)).await?);
-                let config = configs.get(&key).map(|config| config.id);
+                let config = configs.get(&key);
                 // What was right without rows is right with them.
                 schedules = schedules::prepare(tx, config, definition, now).await?.unwrap_or_default();
             }

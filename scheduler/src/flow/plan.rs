@@ -1,7 +1,10 @@
 //! The plan of a job: a version of a definition with every default filled in and its graph, kept in memory because it
 //! never changes.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+};
 
 use uuid::Uuid;
 
@@ -173,24 +176,55 @@ pub(super) struct Plans {
 impl Plans {
     /// The plan of a version, from memory or from the database.
     pub(super) async fn get(&mut self, tx: &Tx, config: Uuid, version: u32) -> Result<Arc<Plan>, store::Error> {
+        let mut found = self.load(tx, [(config, version)]).await?;
+        found.remove(&(config, version)).expect("what is asked for is answered")
+    }
+
+    /// The plans of versions, from memory or from the database: a burst of fires reads all of them together. One that
+    /// cannot be read tells so and holds up no other.
+    pub(super) async fn load(
+        &mut self,
+        tx: &Tx,
+        wanted: impl IntoIterator<Item = (Uuid, u32)>,
+    ) -> Result<HashMap<(Uuid, u32), Result<Arc<Plan>, store::Error>>, store::Error> {
         self.uses += 1;
         let uses = self.uses;
-        if let Some((plan, used)) = self.kept.get_mut(&(config, version)) {
-            *used = uses;
-            return Ok(plan.clone());
+        let mut found = HashMap::new();
+        let mut unknown: BTreeSet<(Uuid, u32)> = BTreeSet::new();
+        for key in wanted {
+            match self.kept.get_mut(&key) {
+                Some((plan, used)) => {
+                    *used = uses;
+                    found.insert(key, Ok(plan.clone()));
+                }
+                None => drop(unknown.insert(key)),
+            }
         }
-        let row = store::config::version(tx, config, version).await?;
-        let row = row.ok_or_else(|| store::Error::Unreadable {
-            table: "job_config_version",
-            row: format!("{config} v{version}"),
-            problem: "it is missing".to_owned(),
-        })?;
-        let plan = Arc::new(Plan::of(row)?);
+        let unknown: Vec<(Uuid, u32)> = unknown.into_iter().collect();
+        for (key, version) in store::config::versions(tx, &unknown).await? {
+            let plan = version.and_then(Plan::of).map(Arc::new);
+            if let Ok(plan) = &plan {
+                self.keep(key, plan.clone());
+            }
+            found.insert(key, plan);
+        }
+        for (config, version) in unknown {
+            found.entry((config, version)).or_insert_with(|| {
+                Err(store::Error::Unreadable {
+                    table: "job_config_version",
+                    row: format!("{config} v{version}"),
+                    problem: "it is missing".to_owned(),
+                })
+            });
+        }
+        Ok(found)
+    }
+
+    fn keep(&mut self, key: (Uuid, u32), plan: Arc<Plan>) {
         if self.kept.len() >= PLANS_MAX {
             let oldest = self.kept.iter().min_by_key(|(_, (_, used))| *used).map(|(key, _)| *key);
             oldest.and_then(|key| self.kept.remove(&key));
         }
-        self.kept.insert((config, version), (plan.clone(), uses));
-        Ok(plan)
+        self.kept.insert(key, (plan, self.uses));
     }
 }

@@ -1,9 +1,12 @@
 //! What can be asked of the engine, and what it answers.
 
+mod schedules;
+
 use std::{collections::BTreeMap, time::Duration};
 
 use uuid::Uuid;
 
+pub use self::schedules::{DeleteCalendar, Position, PutCalendar, PutCalendars, Switch};
 use crate::domain::definition::JobConfig;
 
 /// Who asks, and how a repetition of the same request is known.

@@ -5,14 +5,17 @@ use std::collections::BTreeMap;
 
 use uuid::Uuid;
 
+use super::{calendars::Calendars, replan};
 use crate::{
     domain::{
         definition::JobConfig,
-        schedule::{self, After, Next, NotForward, RuleSpec, Schedule, Spec},
+        schedule::{self, After, Calendar, Next, NotForward, RuleSpec, Schedule, Spec},
         time::{Timestamp, micros},
     },
     store::{
         self, Tx,
+        calendar::Use,
+        config::ConfigRow,
         schedule::{ScheduleRow, State},
     },
 };
@@ -21,6 +24,7 @@ use crate::{
 #[derive(Debug, Default)]
 pub(super) struct Change {
     put: Vec<ScheduleRow>,
+    uses: Vec<Use>,
     gone: Vec<Uuid>,
 }
 
@@ -28,23 +32,39 @@ pub(super) struct Change {
 /// them now. Writes nothing.
 pub(super) async fn prepare(
     tx: &Tx,
-    config: Option<Uuid>,
+    config: Option<&ConfigRow>,
     definition: &JobConfig,
     now: Timestamp,
 ) -> Result<Result<Change, Vec<(String, String)>>, store::Error> {
-    let rows = store::schedule::of_configs(tx, config.as_slice()).await?;
+    let rows = store::schedule::of_configs(tx, config.map(|config| config.id).as_slice()).await?;
     let mut rows: BTreeMap<String, ScheduleRow> = rows.into_iter().map(|row| (row.key.clone(), row)).collect();
-    let (mut change, mut wrong) = (Change::default(), Vec::new());
+    let off = config.and_then(|config| config.disabled.as_ref());
+    let off = off.filter(|off| off.until.is_none_or(|until| until > now));
+    let mut changed = Vec::new();
     for (position, (key, schedule)) in definition.keyed_schedules().enumerate() {
         let row = rows.remove(&key);
         let same =
             row.as_ref().is_some_and(|row| row.state != State::Parked && spec(row) == Some(schedule.spec.clone()));
-        if same {
-            continue;
+        if !same {
+            changed.push((position, key, schedule, row));
         }
+    }
+    let specs = changed.iter().map(|(_, _, schedule, _)| &schedule.spec);
+    let calendars = Calendars::held(tx, &definition.namespace, specs).await?;
+    let (mut change, mut wrong) = (Change::default(), Vec::new());
+    for (position, key, schedule, row) in changed {
         let identity = schedule::identity(&definition.namespace, &definition.name, &key);
-        match put(row, &key, &identity, &schedule.spec, now) {
-            Ok(row) => change.put.push(row),
+        let spec = &schedule.spec;
+        let named = calendars.named(&definition.namespace, spec);
+        let is_new = row.is_none();
+        match put(row, &key, &identity, spec, &named, now) {
+            Ok(mut row) => {
+                if let Some(off) = off.filter(|_| is_new) {
+                    replan::switch_off(&mut row, off.until, &off.reason, now);
+                }
+                change.uses.extend(calendars.uses(row.id, &definition.namespace, spec));
+                change.put.push(row);
+            }
             Err((field, message)) => wrong.push((format!("schedules[{position}].{field}"), message)),
         }
     }
@@ -58,12 +78,15 @@ pub(super) async fn write(tx: &Tx, config: Uuid, mut change: Change) -> Result<(
         row.job_config_id = config;
     }
     store::schedule::remove(tx, &change.gone).await?;
-    store::schedule::put(tx, &change.put).await
+    store::schedule::put(tx, &change.put).await?;
+    let changed: Vec<Uuid> = change.put.iter().map(|row| row.id).collect();
+    store::calendar::put_uses(tx, &changed, &change.uses).await
 }
 
 /// Leaves a schedule waiting for what comes next.
 pub(super) fn wait_for(row: &mut ScheduleRow, schedule: &Schedule, next: &Next, now: Timestamp) {
     (row.state, row.next_fire_at, row.due_at) = (State::Due, None, None);
+    row.planned_at = Some(now);
     row.reason.clear();
     let over = match next {
         Next::At(fire) => {
@@ -73,15 +96,16 @@ pub(super) fn wait_for(row: &mut ScheduleRow, schedule: &Schedule, next: &Next, 
         }
         Next::Over => "its last fire has passed",
         Next::Beyond2100 => "its next fire lies after the year 2100, where schedules end",
-        Next::Never => "it never fires",
+        Next::Never => "it never fires: check its days, its window and its calendars",
     };
     row.state = State::Over;
     over.clone_into(&mut row.reason);
 }
 
 /// Lays a schedule aside until it is edited.
-pub(super) fn park(row: &mut ScheduleRow, reason: String) {
+pub(super) fn park(row: &mut ScheduleRow, reason: String, now: Timestamp) {
     (row.state, row.next_fire_at, row.due_at) = (State::Parked, None, None);
+    row.planned_at = Some(now);
     row.reason = reason;
 }
 
@@ -94,6 +118,7 @@ fn put(
     key: &str,
     identity: &str,
     spec: &Spec,
+    calendars: &[Calendar],
     now: Timestamp,
 ) -> Result<ScheduleRow, (&'static str, String)> {
     let mut row = before.unwrap_or_else(|| ScheduleRow {
@@ -109,8 +134,13 @@ fn put(
         last_made_at: None,
         period: None,
         created_at: now,
+        planned_at: None,
+        burst_at: None,
+        burst: 0,
     });
-    let schedule = Schedule::new(spec, identity, row.created_at, &[]).map_err(|mut problems| {
+    // What was parked for its haste begins to count anew.
+    (row.burst_at, row.burst) = (None, 0);
+    let schedule = Schedule::new(spec, identity, row.created_at, calendars).map_err(|mut problems| {
         let first = problems.remove(0);
         (first.field, first.message)
     })?;
@@ -119,8 +149,12 @@ fn put(
         RuleSpec::Every { period, after: After::Start } => Some(micros(period)),
         _ => None,
     };
-    let follows = schedule.follows_completion();
-    if row.state == State::End && follows {
+    // What is switched off stays so; what comes next is asked when it is switched on.
+    let stays = row.state == State::Paused || (row.state == State::End && schedule.follows_completion());
+    if stays {
+        if row.last_fire_at.is_none() {
+            schedule.first_fire(now).map_err(|problem| (problem.field, problem.message))?;
+        }
         return Ok(row);
     }
     let next = if row.last_fire_at.is_some() {

@@ -1,10 +1,12 @@
 //! The engine with a runner played by the test, on each database.
 
+mod clocks;
 mod explain;
 mod graphs;
 mod policies;
 mod races;
 mod schedules;
+mod switches;
 
 use std::{collections::BTreeMap, time::Duration};
 

@@ -4,15 +4,21 @@
 //! schedulers, and through a crash at any moment, one fire makes one job. A schedule that cannot be understood is laid
 //! aside with its reason and holds up no other.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 use uuid::Uuid;
 
 use super::{
     birth::{self, Cause, Kin},
+    calendars::Calendars,
     ending::{self, cut},
     plan::{Plan, Plans},
+    replan,
     schedules::{park, wait_for},
     work::Work,
 };
@@ -21,7 +27,7 @@ use crate::{
         definition,
         job::{self, JobState},
         schedule::{
-            self, Schedule, Spec,
+            self, Burst, Schedule, Spec,
             misfire::{Decision, Due, Missed, Pace, Waiting},
             overlap::{self, Live, Overlap, Verdict},
         },
@@ -37,46 +43,104 @@ use crate::{
 const SCHEDULES_MAX: u32 = 500;
 /// How many configs one turn looks into for jobs that wait.
 const HELD_MAX: u32 = 100;
+/// How many changed calendars one turn looks into for schedules to plan anew.
+const CALENDARS_MAX: u32 = 10;
+/// How far ahead of now a plan may have been made before the clock counts as set back.
+const CLOCK_TOLERANCE: Duration = Duration::from_secs(2);
 
 /// What a turn has claimed: the schedules to be decided, and the configs whose waiting jobs may begin.
 #[derive(Debug, Default)]
 pub(super) struct Claims {
-    schedules: Vec<(Claimed, Result<std::sync::Arc<Plan>, String>)>,
+    schedules: Vec<Ready>,
     held: Vec<Config>,
+    calendars: Calendars,
+    changed: Vec<(String, String, i64)>,
     /// There may be more of them.
     pub more: bool,
+    /// There may be more schedules that were planned by a clock that was ahead.
+    pub more_ahead: bool,
 }
 
-/// Claims what is due, and what waited for the end of a job when that is to be looked for. Configs that this turn
-/// stores or deletes are left to the next one.
+/// What a turn looks for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Search {
+    /// What waited for the end of a job.
+    pub released: bool,
+    /// Calendars that changed.
+    pub calendars: bool,
+    /// Schedules planned by a clock that was set back since.
+    pub ahead: bool,
+}
+
+/// A schedule in hand.
+#[derive(Debug)]
+struct Ready {
+    row: ScheduleRow,
+    config: Config,
+    job_ended_at: Option<Timestamp>,
+    plan: Result<Arc<Plan>, String>,
+    spec: Result<Spec, String>,
+    /// It was planned by a clock that was set back since.
+    ahead: bool,
+}
+
+/// Claims what is due, and what else is to be looked for. Configs that this turn stores or deletes are left to the next
+/// one.
 pub(super) async fn claim(
     tx: &Tx,
     plans: &mut Plans,
-    released: bool,
+    search: Search,
     except: &BTreeSet<Uuid>,
 ) -> Result<Claims, store::Error> {
     let early = store::scheduler::now(tx).await?;
     let mut claims = Claims::default();
     let mut claimed = store::schedule::claim_due(tx, early, SCHEDULES_MAX).await?;
     claims.more = claimed.len() >= SCHEDULES_MAX as usize;
-    if released {
+    if search.released {
         claimed.extend(store::schedule::claim_released(tx, SCHEDULES_MAX).await?);
         claims.held = store::schedule::claim_held(tx, HELD_MAX).await?;
         claims.held.retain(|config| !except.contains(&config.id));
     }
-    for claimed in claimed {
+    if search.calendars {
+        claims.changed = store::calendar::pending(tx, CALENDARS_MAX).await?;
+        let mut outdated = Vec::new();
+        for (namespace, name, revision) in &claims.changed {
+            outdated.extend(store::calendar::outdated(tx, (namespace, name, *revision), SCHEDULES_MAX).await?);
+        }
+        claims.more |= !outdated.is_empty();
+        claimed.extend(store::schedule::claim_these(tx, &outdated).await?);
+    }
+    let in_time = claimed.len();
+    if search.ahead {
+        claimed.extend(store::schedule::claim_planned_ahead(tx, early + CLOCK_TOLERANCE, SCHEDULES_MAX).await?);
+        claims.more_ahead = claimed.len() - in_time >= SCHEDULES_MAX as usize;
+    }
+    let mut seen = BTreeSet::new();
+    let mut mine = Vec::with_capacity(claimed.len());
+    for (place, claimed) in claimed.into_iter().enumerate() {
         if except.contains(&claimed.config.id) {
             claims.more = true;
-            continue;
+            claims.more_ahead |= place >= in_time;
+        } else if seen.insert(claimed.row.id) {
+            mine.push((place >= in_time, claimed));
         }
-        let plan = match plans.get(tx, claimed.config.id, claimed.config.version).await {
-            Ok(plan) => Ok(plan),
-            // One definition that cannot be read must not hold up the others.
-            Err(error @ store::Error::Unreadable { .. }) => Err(error.to_string()),
-            Err(error) => return Err(error),
-        };
-        claims.schedules.push((claimed, plan));
     }
+    let mut found = plans.load(tx, mine.iter().map(|(_, one)| (one.config.id, one.config.version))).await?;
+    for (ahead, Claimed { row, config, job_ended_at }) in mine {
+        let plan = match found.get_mut(&(config.id, config.version)) {
+            Some(Ok(plan)) => Ok(plan.clone()),
+            // One definition that cannot be read must not hold up the others.
+            Some(Err(error)) => Err(error.to_string()),
+            None => Err("its definition is missing".to_owned()),
+        };
+        let spec = serde_json::from_str(&row.spec).map_err(|error| format!("it cannot be read: {error}"));
+        claims.schedules.push(Ready { row, config, job_ended_at, plan, spec, ahead });
+    }
+    let naming = claims.schedules.iter().filter_map(|ready| {
+        let spec = ready.spec.as_ref().ok()?;
+        Some((ready.row.id, ready.config.namespace.as_str(), spec))
+    });
+    claims.calendars = Calendars::of(tx, naming).await?;
     Ok(claims)
 }
 
@@ -86,40 +150,50 @@ pub(super) async fn jobs_of(tx: &Tx, claims: &Claims) -> Result<Vec<Uuid>, store
     let replacing = claims
         .schedules
         .iter()
-        .filter(|(_, plan)| plan.as_ref().is_ok_and(|plan| matches!(plan.config.overlap(), Overlap::Replace)));
-    configs.extend(replacing.map(|(claimed, _)| claimed.config.id));
+        .filter(|ready| ready.plan.as_ref().is_ok_and(|plan| matches!(plan.config.overlap(), Overlap::Replace)));
+    configs.extend(replacing.map(|ready| ready.config.id));
     store::schedule::live_jobs(tx, &configs).await
 }
 
 /// Decides what was claimed.
 pub(super) async fn pass(tx: &Tx, work: &mut Work, claims: Claims) -> Result<(), store::Error> {
-    if claims.schedules.is_empty() && claims.held.is_empty() {
+    let Claims { schedules, held, calendars, changed, .. } = claims;
+    if schedules.is_empty() && held.is_empty() && changed.is_empty() {
         return Ok(());
     }
-    let mut configs: BTreeSet<Uuid> = claims.held.iter().map(|config| config.id).collect();
-    configs.extend(claims.schedules.iter().map(|(claimed, _)| claimed.config.id));
+    let mut configs: BTreeSet<Uuid> = held.iter().map(|config| config.id).collect();
+    configs.extend(schedules.iter().map(|ready| ready.config.id));
     let configs: Vec<Uuid> = configs.into_iter().collect();
     let mut live = store::schedule::live(tx, &configs).await?;
     for job in work.newborn() {
         live.entry(job.row.job_config_id).or_default().active += 1;
     }
-    for config in &claims.held {
+    for config in &held {
         begin_next(work, config.id, live.entry(config.id).or_default());
     }
 
     let now = work.now;
-    let mut rows: Vec<ScheduleRow> = Vec::with_capacity(claims.schedules.len());
-    let mut decided = Vec::with_capacity(claims.schedules.len());
-    for (claimed, plan) in claims.schedules {
-        let mut row = claimed.row.clone();
-        match plan.and_then(|plan| decide(&claimed, &plan, now).map(|step| (plan, step))) {
-            Ok((_, Step::Wait(next, schedule))) => wait_for(&mut row, &schedule, &next, now),
-            Ok((plan, Step::Fire(decision, schedule))) => {
-                decided.push((rows.len(), Turn { config: claimed.config, plan, schedule, decision }));
+    let mut rows: Vec<ScheduleRow> = Vec::with_capacity(schedules.len());
+    let mut decided = Vec::with_capacity(schedules.len());
+    let (mut anew, mut uses, mut missed) = (Vec::new(), Vec::new(), Vec::new());
+    for ready in schedules {
+        let mut row = ready.row.clone();
+        match ready.decide(&mut row, &calendars, now) {
+            Ok(Step::Wait(told)) => {
+                missed.extend(told);
+                if let Ok(spec) = ready.spec.as_ref().map(|spec| calendars.uses(row.id, &ready.config.namespace, spec))
+                    && !spec.is_empty()
+                {
+                    anew.push(row.id);
+                    uses.extend(spec);
+                }
+            }
+            Ok(Step::Fire { decision, schedule, plan }) => {
+                decided.push((rows.len(), Turn { config: ready.config, plan, schedule, decision }));
             }
             Err(reason) => {
-                warn!(job.name = %claimed.config.name, schedule = %row.key, reason, "schedule parked");
-                park(&mut row, reason);
+                warn!(job.name = %ready.config.name, schedule = %row.key, reason, "schedule parked");
+                park(&mut row, reason, now);
             }
         }
         rows.push(row);
@@ -132,7 +206,6 @@ pub(super) async fn pass(tx: &Tx, work: &mut Work, claims: Claims) -> Result<(),
         })
         .collect();
     let fired = store::schedule::fired(tx, &due).await?;
-    let mut missed = Vec::new();
     for (place, turn) in decided {
         let row = &mut rows[place];
         let live = live.entry(row.job_config_id).or_default();
@@ -141,45 +214,71 @@ pub(super) async fn pass(tx: &Tx, work: &mut Work, claims: Claims) -> Result<(),
         work.missed(&config, &plan, &missed[before..]);
     }
     store::schedule::put(tx, &rows).await?;
+    store::calendar::put_uses(tx, &anew, &uses).await?;
+    for (namespace, name, revision) in &changed {
+        store::calendar::settle(tx, (namespace, name, *revision)).await?;
+    }
     store::schedule::record(tx, &missed, now).await
 }
 
 /// What a claimed schedule comes to before overlap is asked.
 enum Step {
+    /// It waits: its row says for what. What is told of fires that lie behind it.
+    Wait(Option<MissedRow>),
     /// Fires are due.
-    Fire(Decision, Schedule),
-    /// It waits for this.
-    Wait(schedule::Next, Schedule),
+    Fire { decision: Decision, schedule: Box<Schedule>, plan: Arc<Plan> },
 }
 
-/// Decides a schedule by itself, or tells why it must be parked.
-fn decide(claimed: &Claimed, plan: &Plan, now: Timestamp) -> Result<Step, String> {
-    let Claimed { row, config, job_ended_at } = claimed;
-    let spec: Spec = serde_json::from_str(&row.spec).map_err(|error| format!("it cannot be read: {error}"))?;
-    let identity = schedule::identity(&config.namespace, &config.name, &row.key);
-    let schedule = Schedule::new(&spec, &identity, row.created_at, &[])
-        .map_err(|problems| problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))?;
-    let not_forward = |fault: schedule::NotForward| fault.to_string();
-    if row.state == State::End {
-        let next = schedule.next(job_ended_at.unwrap_or(now)).map_err(not_forward)?;
-        return Ok(Step::Wait(next, schedule));
+impl Ready {
+    /// Decides it by itself, or tells why it must be parked.
+    fn decide(&self, row: &mut ScheduleRow, calendars: &Calendars, now: Timestamp) -> Result<Step, String> {
+        let not_forward = |fault: schedule::NotForward| fault.to_string();
+        let plan = self.plan.clone()?;
+        let spec = self.spec.as_ref().map_err(Clone::clone)?;
+        let Config { namespace, name, .. } = &self.config;
+        let identity = schedule::identity(namespace, name, &row.key);
+        let schedule = Schedule::new(spec, &identity, row.created_at, &calendars.named(namespace, spec))
+            .map_err(|problems| problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))?;
+        if row.state == State::Paused && row.due_at.is_some_and(|until| until <= now) {
+            info!(job.name = %name, schedule = %row.key, "schedule switched on again");
+            return replan::switch_on(row, &schedule, now).map(Step::Wait).map_err(not_forward);
+        }
+        if self.ahead {
+            replan::after_clock(row, &schedule, now).map_err(not_forward)?;
+            return Ok(Step::Wait(None));
+        }
+        if let Some(changed) = calendars.changed(row.id, namespace, spec) {
+            replan::after_calendar(row, &schedule, changed, now).map_err(not_forward)?;
+            return Ok(Step::Wait(None));
+        }
+        match row.state {
+            State::End => {
+                let ended = self.job_ended_at.unwrap_or(now);
+                let counted = row.planned_at.map_or(ended, |planned| ended.max(planned));
+                let next = schedule.next(counted).map_err(not_forward)?;
+                wait_for(row, &schedule, &next, now);
+                return Ok(Step::Wait(None));
+            }
+            State::Due | State::Turn => {}
+            State::Over | State::Parked | State::Paused => return Ok(Step::Wait(None)),
+        }
+        let (Some(time), Some(due_at)) = (row.next_fire_at, row.due_at) else {
+            return Err("it waits for no fire; apply it again".to_owned());
+        };
+        let pace = match plan.config.overlap() {
+            Overlap::Allow => Pace::Together,
+            _ => Pace::OneByOne { last_made: row.last_made_at },
+        };
+        let decision = schedule.decide(Waiting { time, due_at }, now, pace).map_err(not_forward)?;
+        Ok(Step::Fire { decision, schedule: Box::new(schedule), plan })
     }
-    let (Some(time), Some(due_at)) = (row.next_fire_at, row.due_at) else {
-        return Err("it waits for no fire; apply it again".to_owned());
-    };
-    let pace = match plan.config.overlap() {
-        Overlap::Allow => Pace::Together,
-        _ => Pace::OneByOne { last_made: row.last_made_at },
-    };
-    let decision = schedule.decide(Waiting { time, due_at }, now, pace).map_err(not_forward)?;
-    Ok(Step::Fire(decision, schedule))
 }
 
 /// The fires of one schedule that a turn decides.
 struct Turn {
     config: Config,
-    plan: std::sync::Arc<Plan>,
-    schedule: Schedule,
+    plan: Arc<Plan>,
+    schedule: Box<Schedule>,
     decision: Decision,
 }
 
@@ -221,11 +320,22 @@ impl Turn {
                 row.state = State::Turn;
                 row.next_fire_at = Some(due.time);
                 row.due_at = Some(self.schedule.due(due.time));
+                row.planned_at = Some(now);
                 return Ok(());
             }
             if let Verdict::Skip(reason) = verdict {
                 miss(row, missed, alone(due.time), reason.as_str().to_owned());
                 continue;
+            }
+            if !due.catch_up {
+                match Burst::and_one(burst(row), now) {
+                    Ok(Burst { since, fires }) => (row.burst_at, row.burst) = (Some(since), fires),
+                    Err(fault) => {
+                        error!(job.name = %self.config.name, schedule = %row.key, %fault, "schedule parked");
+                        park(row, fault.to_string(), now);
+                        return Ok(());
+                    }
+                }
             }
             let waiting = verdict != Verdict::Start;
             let (key, zone) = (row.key.clone(), self.schedule.zone());
@@ -252,12 +362,13 @@ impl Turn {
         if self.schedule.follows_completion() {
             if made {
                 (row.state, row.next_fire_at, row.due_at) = (State::End, None, None);
+                row.planned_at = Some(now);
                 return Ok(());
             }
             // Counted from now: there is no job whose end it could be counted from.
             match self.schedule.next(now) {
                 Ok(next) => wait_for(row, &self.schedule, &next, now),
-                Err(fault) => park(row, fault.to_string()),
+                Err(fault) => park(row, fault.to_string(), now),
             }
             return Ok(());
         }
@@ -272,6 +383,10 @@ impl Turn {
 fn tell(config: &Config, row: &ScheduleRow, due: &Due, job: Uuid, waiting: bool) {
     let late = u64::try_from(due.late.as_millis()).unwrap_or(u64::MAX);
     info!(job.id = %job, job.name = %config.name, schedule = %row.key, late_ms = late, waiting, "schedule fired");
+}
+
+fn burst(row: &ScheduleRow) -> Option<Burst> {
+    row.burst_at.map(|since| Burst { since, fires: row.burst })
 }
 
 fn alone(time: Timestamp) -> Missed {

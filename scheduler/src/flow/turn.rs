@@ -54,9 +54,12 @@ async fn run(context: &mut Context, input: &Input) -> Result<Output, store::Erro
     let reschedules = input.orders.iter().any(Order::reschedules);
     if input.fire {
         let except = configs.values().filter(|_| reschedules).map(|config| config.id).collect();
-        let released = input.job_ended || input.look.is_some();
-        fires = trigger::claim(&tx, &mut context.plans, released, &except).await?;
+        let look = input.look.is_some();
+        let search =
+            trigger::Search { released: input.job_ended || look, calendars: look, ahead: input.clock_set_back };
+        fires = trigger::claim(&tx, &mut context.plans, search, &except).await?;
         more_due = fires.more;
+        output.more_ahead = fires.more_ahead;
     }
 
     let mut silent = Vec::new();
@@ -86,8 +89,13 @@ async fn run(context: &mut Context, input: &Input) -> Result<Output, store::Erro
     output.now = now;
     output.read_at = Some(Instant::now());
     let mut work = Work::new(now);
+    let mut plans = context.plans.load(&tx, rows.iter().map(|row| (row.job_config_id, row.version))).await?;
     for row in rows {
-        let plan = context.plans.get(&tx, row.job_config_id, row.version).await?;
+        let plan = match plans.get_mut(&(row.job_config_id, row.version)) {
+            Some(Ok(plan)) => plan.clone(),
+            // Asked for alone, it tells what is wrong with it.
+            _ => context.plans.get(&tx, row.job_config_id, row.version).await?,
+        };
         work.take_job(row, plan);
     }
     if work.jobs().any(|job| job.plan.transfers) {
@@ -134,15 +142,14 @@ async fn run(context: &mut Context, input: &Input) -> Result<Output, store::Erro
         output.drained = Some(store::runner::drained_of(&tx, context.scheduler).await?);
         store::request::forget(&tx, now, REQUESTS_FORGOTTEN_MAX).await?;
     }
-    if input.clock_set_back {
-        store::schedule::pull_forward(&tx, now).await?;
-    }
-    if input.fire || reschedules || input.clock_set_back {
+    if input.fire || reschedules {
         // What is due still is more than one turn takes, or in the hands of another scheduler.
         let again = if more_due { now } else { now + DUE_AGAIN };
         let due = store::schedule::next_due(&tx).await?.map(|due| due.max(again));
         output.agenda = Some(Agenda { due, waiters: store::schedule::waiters(&tx).await? });
     }
+    // Schedules whose calendar changed are planned anew by the next turn.
+    output.more |= input.orders.iter().any(|order| matches!(order, Order::PutCalendars(_)));
     let drains = input.orders.iter().any(Order::is_drain);
     if context.clustered && (left || elsewhere || drains) {
         store::scheduler::wake_others(&tx).await?;

@@ -3,26 +3,32 @@
 use std::collections::HashMap;
 
 use baton::v1::{
-    AppliedJobConfig, ApplyChange, ApplyRequest, ApplyResponse, DeleteRequest, DeleteResponse, Difference, GetRequest,
-    GetResponse, ListRequest, ListResponse, ListVersionsRequest, ListVersionsResponse, ListedJobConfig, ListedVersion,
-    RestoreRequest, RestoreResponse, StoredJobConfig, StoredSchedule, apply_request,
-    job_config_service_server::JobConfigService,
+    AppliedJobConfig, ApplyChange, ApplyRequest, ApplyResponse, DeleteRequest, DeleteResponse, Difference,
+    DisableRequest, DisableResponse, EnableRequest, EnableResponse, GetRequest, GetResponse, ListRequest, ListResponse,
+    ListVersionsRequest, ListVersionsResponse, ListedJobConfig, ListedVersion, RestoreRequest, RestoreResponse,
+    StoredJobConfig, StoredSchedule, apply_request, job_config_service_server::JobConfigService,
 };
 use tonic::{Request, Response, Status, async_trait};
 
 use super::{
-    api::Api,
+    api::{Api, Fields},
     caller::caller,
     convert,
     page::{self, Listing},
-    schedules::stored as stored_schedule,
+    schedules::{language, specs, stored as stored_schedule},
     status::{Error, Kind, Violation},
 };
 use crate::{
-    domain::definition::{self, JobConfig, Problem},
-    flow::request::{self, Applied, Apply, Change},
+    domain::{
+        definition::{self, JobConfig, Problem},
+        schedule::Language,
+    },
+    flow::request::{self, Applied, Apply, Change, Position, Switch},
     store::read::{Config, ConfigKey, ListedConfig},
 };
+
+/// The longest reason for switching schedules off, in characters.
+const SWITCH_REASON_MAX: usize = 1_000;
 
 /// The service of this name in the protocol.
 #[derive(Debug)]
@@ -32,11 +38,12 @@ impl JobConfigs {
     async fn put(&self, mut request: ApplyRequest) -> Result<ApplyResponse, Error> {
         let caller = caller(std::mem::take(&mut request.request_id), &request)?;
         let namespace = Api::namespace(request.namespace);
+        let language = language(request.language)?;
         let configs = definitions(request.definition, &namespace)?;
         if request.dry_run {
             let mut job_configs = Vec::with_capacity(configs.len());
             for (config, source) in configs {
-                job_configs.push(self.would_apply(config, source).await?);
+                job_configs.push(self.would_apply(config, source, language).await?);
             }
             return Ok(ApplyResponse { job_configs });
         }
@@ -44,13 +51,18 @@ impl JobConfigs {
         let applied = self.0.engine.apply(Apply { caller, configs }).await?;
         let mut job_configs = Vec::with_capacity(applied.len());
         for ((namespace, name), applied) in names.into_iter().zip(applied) {
-            job_configs.push(self.applied(&namespace, &name, &applied).await?);
+            job_configs.push(self.applied(&namespace, &name, &applied, language).await?);
         }
         Ok(ApplyResponse { job_configs })
     }
 
     /// What an apply would do to one job config.
-    async fn would_apply(&self, config: JobConfig, source: String) -> Result<AppliedJobConfig, Error> {
+    async fn would_apply(
+        &self,
+        config: JobConfig,
+        source: String,
+        language: Language,
+    ) -> Result<AppliedJobConfig, Error> {
         let before = self.0.store.config(&config.namespace, &config.name, None).await?;
         let mut differences = Vec::new();
         let change = match &before {
@@ -60,7 +72,7 @@ impl JobConfigs {
                 if differences.is_empty() { Change::Unchanged } else { Change::Updated }
             }
         };
-        let schedules = self.0.would_be(&config).await?;
+        let schedules = self.0.would_be(&config, language).await?;
         let mut shown = StoredJobConfig {
             version: 1,
             latest_version: 1,
@@ -81,7 +93,13 @@ impl JobConfigs {
     }
 
     /// What an apply did to one job config.
-    async fn applied(&self, namespace: &str, name: &str, applied: &Applied) -> Result<AppliedJobConfig, Error> {
+    async fn applied(
+        &self,
+        namespace: &str,
+        name: &str,
+        applied: &Applied,
+        language: Language,
+    ) -> Result<AppliedJobConfig, Error> {
         let now = self.config(namespace, name, Some(applied.version)).await?;
         let mut differences = Vec::new();
         if applied.change == Change::Updated
@@ -94,7 +112,7 @@ impl JobConfigs {
             change: shown_change(applied.change).into(),
             jobs_on_earlier_versions: applied.jobs_on_earlier_versions,
             differences,
-            schedules: self.0.outlook(namespace, name).await?,
+            schedules: self.0.outlook(namespace, name, language).await?,
         })
     }
 
@@ -130,9 +148,12 @@ impl JobConfigs {
         let names: Vec<(String, String)> =
             page.rows.iter().map(|config| (config.namespace.clone(), config.name.clone())).collect();
         let mut schedules: HashMap<(String, String), Vec<StoredSchedule>> = HashMap::new();
-        for schedule in self.0.store.schedules_of(&names).await? {
+        let rows = self.0.store.schedules_of(&names).await?;
+        let (calendars, now) = (self.0.calendars_of(specs(&rows)).await?, self.0.store.now().await?);
+        for schedule in rows {
             let name = (schedule.namespace.clone(), schedule.config.clone());
-            schedules.entry(name).or_default().push(stored_schedule(schedule));
+            let shown = stored_schedule(schedule, &calendars, Language::English, now);
+            schedules.entry(name).or_default().push(shown);
         }
         let mut schedules = |config: &ListedConfig| {
             schedules.remove(&(config.namespace.clone(), config.name.clone())).unwrap_or_default()
@@ -184,9 +205,40 @@ impl JobConfigs {
         let applied = self.0.engine.apply(Apply { caller, configs }).await?;
         let mut restored = None;
         if let Some(applied) = applied.first() {
-            restored = Some(self.applied(&namespace, &name, applied).await?);
+            restored = Some(self.applied(&namespace, &name, applied, Language::English).await?);
         }
         Ok(RestoreResponse { job_config: restored })
+    }
+
+    async fn switch_off(&self, mut request: DisableRequest) -> Result<DisableResponse, Error> {
+        let caller = caller(std::mem::take(&mut request.request_id), &request)?;
+        let mut fields = Fields::default();
+        let until = fields.take(convert::read_timestamp("until", request.until));
+        if request.reason.chars().count() > SWITCH_REASON_MAX {
+            fields.refuse("reason", format!("has at most {SWITCH_REASON_MAX} characters"));
+        }
+        fields.check()?;
+        let (namespace, name) = (Api::namespace(request.namespace), request.name);
+        let schedule = Some(request.schedule).filter(|key| !key.is_empty());
+        let to = Position::Off { until, reason: request.reason };
+        let (changed, schedules) = self.switch(Switch { caller, namespace, name, schedule, to }).await?;
+        Ok(DisableResponse { schedules, changed })
+    }
+
+    async fn switch_on(&self, mut request: EnableRequest) -> Result<EnableResponse, Error> {
+        let caller = caller(std::mem::take(&mut request.request_id), &request)?;
+        let (namespace, name) = (Api::namespace(request.namespace), request.name);
+        let schedule = Some(request.schedule).filter(|key| !key.is_empty());
+        let (changed, schedules) = self.switch(Switch { caller, namespace, name, schedule, to: Position::On }).await?;
+        Ok(EnableResponse { schedules, changed })
+    }
+
+    async fn switch(&self, switch: Switch) -> Result<(u32, Vec<StoredSchedule>), Error> {
+        let (namespace, name) = (switch.namespace.clone(), switch.name.clone());
+        match self.0.engine.switch(switch).await {
+            Ok(changed) => Ok((changed, self.0.outlook(&namespace, &name, Language::English).await?)),
+            Err(refusal) => Err(self.0.with_suggestion(refusal, &namespace).await),
+        }
     }
 
     async fn remove(&self, mut request: DeleteRequest) -> Result<DeleteResponse, Error> {
@@ -294,6 +346,14 @@ impl JobConfigService for JobConfigs {
 
     async fn restore(&self, request: Request<RestoreRequest>) -> Result<Response<RestoreResponse>, Status> {
         Ok(Response::new(self.bring_back(request.into_inner()).await?))
+    }
+
+    async fn disable(&self, request: Request<DisableRequest>) -> Result<Response<DisableResponse>, Status> {
+        Ok(Response::new(self.switch_off(request.into_inner()).await?))
+    }
+
+    async fn enable(&self, request: Request<EnableRequest>) -> Result<Response<EnableResponse>, Status> {
+        Ok(Response::new(self.switch_on(request.into_inner()).await?))
     }
 
     async fn delete(&self, request: Request<DeleteRequest>) -> Result<Response<DeleteResponse>, Status> {

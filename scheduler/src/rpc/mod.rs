@@ -1,6 +1,7 @@
 //! What is said: messages become values, answers become messages.
 
 mod api;
+mod calendars;
 mod caller;
 mod commands;
 mod convert;

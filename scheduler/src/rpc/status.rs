@@ -61,10 +61,12 @@ pub(crate) enum Kind {
     Task,
     Runner,
     Scheduler,
+    Calendar,
 }
 
 impl Kind {
-    const ALL: [Self; 6] = [Self::JobConfig, Self::Version, Self::Job, Self::Task, Self::Runner, Self::Scheduler];
+    const ALL: [Self; 7] =
+        [Self::JobConfig, Self::Version, Self::Job, Self::Task, Self::Runner, Self::Scheduler, Self::Calendar];
 
     fn words(self) -> &'static str {
         match self {
@@ -74,6 +76,7 @@ impl Kind {
             Self::Task => "task",
             Self::Runner => "runner",
             Self::Scheduler => "scheduler",
+            Self::Calendar => "calendar",
         }
     }
 
@@ -85,6 +88,7 @@ impl Kind {
             Self::Task => "TASK_NOT_FOUND",
             Self::Runner => "RUNNER_NOT_FOUND",
             Self::Scheduler => "SCHEDULER_NOT_FOUND",
+            Self::Calendar => "CALENDAR_NOT_FOUND",
         }
     }
 
@@ -97,6 +101,7 @@ impl Kind {
             Self::Task => "`baton get tasks` lists what there is",
             Self::Runner => "`baton get runners` lists what there is",
             Self::Scheduler => "`baton get schedulers` lists what there is",
+            Self::Calendar => "`baton calendar get` lists what there is",
         }
     }
 }

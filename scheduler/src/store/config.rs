@@ -1,7 +1,8 @@
 //! Job configs as rows: what an apply, a run and a delete write, and the plan of a version.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
+use sea_orm::QueryResult;
 use uuid::Uuid;
 
 use super::{
@@ -18,6 +19,17 @@ pub struct ConfigRow {
     pub id: Uuid,
     /// Its newest version.
     pub version: u32,
+    /// Its schedules are switched off, those that it will have too.
+    pub disabled: Option<Disabled>,
+}
+
+/// That the schedules of a config are switched off.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Disabled {
+    /// Until when; `None` means until somebody switches them on.
+    pub until: Option<Timestamp>,
+    /// Why.
+    pub reason: String,
 }
 
 /// A version as it was stored.
@@ -40,25 +52,21 @@ pub async fn lock(tx: &Tx, names: &[(String, String)]) -> Result<BTreeMap<(Strin
     for (namespace, name) in names {
         input.push([namespace.as_str().into(), name.as_str().into()]);
     }
-    let text = "WITH {input} SELECT id, version, namespace, name FROM job_config
+    let text = "WITH {input} SELECT id, version, namespace, name, disabled_at, disabled_until, disabled_reason
+                FROM job_config
                 WHERE deleted_at IS NULL AND (namespace, name) IN (SELECT namespace, name FROM input)
                 ORDER BY id {for_update}";
     let rows = tx.query(input.statement(tx.backend(), text, &[])).await?;
-    rows.iter()
-        .map(|row| {
-            let config = ConfigRow { id: row.column("id")?, version: row.number("version")? };
-            Ok(((row.column("namespace")?, row.column("name")?), config))
-        })
-        .collect()
+    rows.iter().map(|row| Ok(((row.column("namespace")?, row.column("name")?), read(row)?))).collect()
 }
 
 /// The newest version of a job config, without a lock; a deleted one does not exist.
 pub async fn newest(tx: &Tx, namespace: &str, name: &str) -> Result<Option<ConfigRow>, Error> {
-    let text = "SELECT id, version FROM job_config
+    let text = "SELECT id, version, disabled_at, disabled_until, disabled_reason FROM job_config
                 WHERE deleted_at IS NULL AND namespace = :namespace AND name = :name AND version > 0";
     let params = [("namespace", namespace.into()), ("name", name.into())];
     let rows = tx.query(sql::statement(tx.backend(), text, &params)).await?;
-    rows.first().map(|row| Ok(ConfigRow { id: row.column("id")?, version: row.number("version")? })).transpose()
+    rows.first().map(read).transpose()
 }
 
 /// Makes a job config without versions. `false` when somebody else made one of that name first.
@@ -130,6 +138,20 @@ pub async fn delete(tx: &Tx, config: Uuid, now: Timestamp) -> Result<(), Error> 
     Ok(())
 }
 
+/// Switches the schedules of a config off or on, those that it will have too; the rows of those it has are written apart.
+pub async fn set_disabled(tx: &Tx, config: Uuid, disabled: Option<&Disabled>, now: Timestamp) -> Result<(), Error> {
+    let text = "UPDATE job_config SET disabled_at = :at, disabled_until = :until, disabled_reason = :reason
+                WHERE id = :config";
+    let params = [
+        ("config", config.into()),
+        ("at", disabled.map(|_| now.0).into()),
+        ("until", disabled.and_then(|disabled| disabled.until).map(|at| at.0).into()),
+        ("reason", disabled.map_or("", |disabled| disabled.reason.as_str()).into()),
+    ];
+    tx.execute(sql::statement(tx.backend(), text, &params)).await?;
+    Ok(())
+}
+
 /// How many jobs of a config have not ended, made from a version before this one.
 pub async fn live_jobs_before(tx: &Tx, config: Uuid, version: u32) -> Result<u32, Error> {
     let text = "SELECT count(*) AS live FROM job WHERE job_config_id = :config AND version < :version
@@ -152,21 +174,65 @@ pub async fn definition(tx: &Tx, config: Uuid, version: u32) -> Result<Option<Jo
         .map_err(|error| unreadable("job_config_version", format!("{config} v{version}"), &error.to_string()))
 }
 
-/// A version with its graph.
-pub async fn version(tx: &Tx, config: Uuid, version: u32) -> Result<Option<VersionRow>, Error> {
-    let Some(definition) = definition(tx, config, version).await? else { return Ok(None) };
-    let params = [("config", config.into()), ("version", version.cast_signed().into())];
-    let text = "SELECT id FROM task_config WHERE job_config_id = :config AND version = :version ORDER BY node";
-    let rows = tx.query(sql::statement(tx.backend(), text, &params)).await?;
-    let task_config_ids: Vec<Uuid> = rows.iter().map(|row| row.column("id")).collect::<Result<_, _>>()?;
-    let nodes: BTreeMap<Uuid, u32> = task_config_ids.iter().copied().zip(0..).collect();
-    let text = "SELECT task_dependency.parent_id, task_dependency.child_id FROM task_config
-                JOIN task_dependency ON task_dependency.child_id = task_config.id
-                WHERE task_config.job_config_id = :config AND task_config.version = :version";
-    let rows = tx.query(sql::statement(tx.backend(), text, &params)).await?;
-    let edges = rows
-        .iter()
-        .map(|row| Ok((nodes[&row.column::<Uuid>("parent_id")?], nodes[&row.column::<Uuid>("child_id")?])))
-        .collect::<Result<_, Error>>()?;
-    Ok(Some(VersionRow { definition, task_config_ids, edges }))
+/// What became of reading one version.
+pub type Version = Result<VersionRow, Error>;
+
+/// Versions with their graphs, in three statements for any number of them. One that does not exist is left out; one that
+/// cannot be read tells so and holds up no other.
+pub async fn versions(tx: &Tx, wanted: &[(Uuid, u32)]) -> Result<Vec<((Uuid, u32), Version)>, Error> {
+    if wanted.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut input = Input::new([uuid("config"), int("wanted")]);
+    for (config, version) in wanted {
+        input.push([(*config).into(), version.cast_signed().into()]);
+    }
+    let key = |row: &QueryResult| Ok::<_, Error>((row.column::<Uuid>("config")?, row.number("wanted")?));
+
+    let text = "WITH {input} SELECT input.config, input.wanted, task_config.id FROM input
+                JOIN task_config ON task_config.job_config_id = input.config AND task_config.version = input.wanted
+                ORDER BY input.config, input.wanted, task_config.node";
+    let mut ids: HashMap<(Uuid, u32), Vec<Uuid>> = HashMap::new();
+    let mut places: HashMap<Uuid, u32> = HashMap::new();
+    for row in tx.query(input.clone().statement(tx.backend(), text, &[])).await? {
+        let of_version = ids.entry(key(&row)?).or_default();
+        let id = row.column("id")?;
+        places.insert(id, u32::try_from(of_version.len()).unwrap_or(u32::MAX));
+        of_version.push(id);
+    }
+    let text = "WITH {input} SELECT input.config, input.wanted, task_dependency.parent_id, task_dependency.child_id
+                FROM input
+                JOIN task_config ON task_config.job_config_id = input.config AND task_config.version = input.wanted
+                JOIN task_dependency ON task_dependency.child_id = task_config.id";
+    let mut edges: HashMap<(Uuid, u32), Vec<(u32, u32)>> = HashMap::new();
+    for row in tx.query(input.clone().statement(tx.backend(), text, &[])).await? {
+        let edge = (places[&row.column::<Uuid>("parent_id")?], places[&row.column::<Uuid>("child_id")?]);
+        edges.entry(key(&row)?).or_default().push(edge);
+    }
+    let text = "WITH {input} SELECT input.config, input.wanted, job_config_version.definition FROM input
+                JOIN job_config_version ON job_config_version.job_config_id = input.config
+                    AND job_config_version.version = input.wanted";
+    let rows = tx.query(input.statement(tx.backend(), text, &[])).await?;
+    rows.iter()
+        .map(|row| {
+            let key = key(row)?;
+            let encoded: String = row.column("definition")?;
+            let version = serde_json::from_str(&encoded)
+                .map_err(|error| unreadable("job_config_version", format!("{} v{}", key.0, key.1), &error.to_string()))
+                .map(|definition| VersionRow {
+                    definition,
+                    task_config_ids: ids.remove(&key).unwrap_or_default(),
+                    edges: edges.remove(&key).unwrap_or_default(),
+                });
+            Ok((key, version))
+        })
+        .collect()
+}
+
+fn read(row: &QueryResult) -> Result<ConfigRow, Error> {
+    let mut disabled = None;
+    if row.time("disabled_at")?.is_some() {
+        disabled = Some(Disabled { until: row.time("disabled_until")?, reason: row.column("disabled_reason")? });
+    }
+    Ok(ConfigRow { id: row.column("id")?, version: row.number("version")?, disabled })
 }

@@ -1,6 +1,7 @@
 //! What is written. Each question and each transition has a named function; rows turn into domain values at the door.
 
 pub mod attempt;
+pub mod calendar;
 pub mod callback;
 pub mod config;
 mod entity;
@@ -60,6 +61,9 @@ pub struct Store {
     definitions: Arc<read::Definitions>,
     /// Held for as long as the store is open; keeps a second scheduler away from a SQLite file.
     _lock: Option<Arc<File>>,
+    /// How far a test has set the clock of the database, in microseconds.
+    #[cfg(test)]
+    pub(crate) clock_set: Arc<std::sync::atomic::AtomicI64>,
 }
 
 impl Store {
@@ -81,7 +85,10 @@ impl Store {
     /// Begins a transaction that writes. On SQLite it has the write lock from its first moment: one that begins to
     /// read and then wants to write would be refused when another wrote in between.
     pub async fn begin(&self) -> Result<Tx, Error> {
-        Tx::begin(&self.writer, self.backend).await
+        let tx = Tx::begin(&self.writer, self.backend).await?;
+        #[cfg(test)]
+        let tx = Tx { clock_set: self.clock_set.clone(), ..tx };
+        Ok(tx)
     }
 
     /// Begins the transaction that records signs of life, which must not wait for a long turn on PostgreSQL.
@@ -134,6 +141,9 @@ impl Store {
 pub struct Tx {
     inner: DatabaseTransaction,
     backend: DbBackend,
+    /// How far a test has set the clock of the database.
+    #[cfg(test)]
+    clock_set: Arc<std::sync::atomic::AtomicI64>,
 }
 
 impl Tx {
@@ -142,12 +152,30 @@ impl Tx {
             sqlite_transaction_mode: Some(SqliteTransactionMode::Immediate),
             ..TransactionOptions::default()
         };
-        Ok(Self { inner: connection.begin_with_options(options).await?, backend })
+        Ok(Self {
+            inner: connection.begin_with_options(options).await?,
+            backend,
+            #[cfg(test)]
+            clock_set: Arc::default(),
+        })
     }
 
     /// Which database it is.
     pub(crate) fn backend(&self) -> DbBackend {
         self.backend
+    }
+
+    /// How far a test has set the clock of the database, in microseconds.
+    #[cfg(test)]
+    pub(crate) fn clock_set(&self) -> i64 {
+        self.clock_set.load(Ordering::Relaxed)
+    }
+
+    /// Nobody sets the clock of the database but the machine that it runs on.
+    #[cfg(not(test))]
+    #[allow(clippy::unused_self, reason = "tests have a clock of their own")]
+    pub(crate) const fn clock_set(&self) -> i64 {
+        0
     }
 
     /// The connection, for entities.

@@ -151,6 +151,8 @@ async fn open_sqlite(path: &Path) -> Result<Store, Error> {
         logs,
         definitions: Arc::default(),
         _lock: Some(Arc::new(lock)),
+        #[cfg(test)]
+        clock_set: Arc::default(),
     })
 }
 
@@ -262,6 +264,8 @@ async fn open_postgres(url: &str) -> Result<Store, Error> {
         logs,
         definitions: Arc::default(),
         _lock: None,
+        #[cfg(test)]
+        clock_set: Arc::default(),
     })
 }
 

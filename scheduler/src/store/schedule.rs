@@ -3,15 +3,22 @@
 //! A schedule is claimed together with the lock of its job config, so that two schedules of one config, on two
 //! schedulers, are decided one after the other. Claims never wait: what another scheduler has in hand is left to it.
 
+mod claim;
+mod missed;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use sea_orm::QueryResult;
 use uuid::Uuid;
 
+pub use self::{
+    claim::{claim_due, claim_held, claim_planned_ahead, claim_released, claim_these},
+    missed::{MissedRow, record},
+};
 use super::{
     Error, Tx,
     row::{Row as _, unreadable},
-    sql::{self, Input, bigint, text, uuid},
+    sql::{self, Input, bigint, int, text, uuid},
 };
 use crate::domain::{schedule::overlap::Live, time::Timestamp};
 
@@ -28,7 +35,7 @@ pub enum State {
     Over,
     /// For an edit: it cannot be understood.
     Parked,
-    /// To be enabled again.
+    /// To be switched on again, at its `due_at` if it has one.
     Paused,
 }
 
@@ -79,6 +86,12 @@ pub struct ScheduleRow {
     pub period: Option<i64>,
     /// When it was made: intervals are counted from then.
     pub created_at: Timestamp,
+    /// When its next fire was worked out.
+    pub planned_at: Option<Timestamp>,
+    /// Since when its newest jobs are counted.
+    pub burst_at: Option<Timestamp>,
+    /// How many there were since then.
+    pub burst: u32,
 }
 
 /// A job config that a station has locked for its schedules or its jobs that wait.
@@ -105,75 +118,12 @@ pub struct Claimed {
     pub job_ended_at: Option<Timestamp>,
 }
 
-/// Fires that made no job, for one reason and one after the other.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MissedRow {
-    /// The job config.
-    pub job_config_id: Uuid,
-    /// The schedule.
-    pub key: String,
-    /// The fire of the same schedule that was decided before these.
-    pub before: Option<Timestamp>,
-    /// The first of them.
-    pub first: Timestamp,
-    /// The last of them.
-    pub last: Timestamp,
-    /// How many.
-    pub count: i64,
-    /// Why.
-    pub reason: String,
-}
-
 const COLUMNS: &str =
     "schedule.id, schedule.job_config_id, schedule.key, schedule.spec, schedule.state, schedule.reason,
     schedule.next_fire_at, schedule.due_at, schedule.last_fire_at, schedule.last_made_at, schedule.period,
-    schedule.created_at";
+    schedule.created_at, schedule.planned_at, schedule.burst_at, schedule.burst";
 const CONFIG: &str = "job_config.namespace, job_config.name, job_config.version";
 const LIVE: &str = "('CREATED', 'RUNNING', 'TERMINATING')";
-
-/// Claims schedules whose fire is due, the longest overdue first.
-pub async fn claim_due(tx: &Tx, now: Timestamp, limit: u32) -> Result<Vec<Claimed>, Error> {
-    let text = format!(
-        "SELECT {COLUMNS}, {CONFIG}, CAST(NULL AS bigint) AS job_ended_at
-         FROM schedule JOIN job_config ON job_config.id = schedule.job_config_id
-         WHERE schedule.state = 'DUE' AND schedule.due_at <= :now
-         ORDER BY schedule.due_at, schedule.id LIMIT :limit {{skip_locked}}"
-    );
-    let params = [("now", now.0.into()), ("limit", i64::from(limit).into())];
-    let rows = tx.query(sql::statement(tx.backend(), &text, &params)).await?;
-    rows.iter().map(claimed).collect()
-}
-
-/// Claims schedules that waited for jobs to end, where those have ended.
-pub async fn claim_released(tx: &Tx, limit: u32) -> Result<Vec<Claimed>, Error> {
-    let text = format!(
-        "SELECT {COLUMNS}, {CONFIG},
-             (SELECT job.ended_at FROM job WHERE job.job_config_id = schedule.job_config_id
-              AND job.schedule = schedule.key AND job.fire_time = schedule.last_fire_at
-              AND job.rerun_no = 0) AS job_ended_at
-         FROM schedule JOIN job_config ON job_config.id = schedule.job_config_id
-         WHERE schedule.state IN ('TURN', 'END') AND NOT EXISTS (
-             SELECT 1 FROM job WHERE job.job_config_id = schedule.job_config_id AND job.state IN {LIVE}
-             AND (schedule.state = 'TURN'
-                  OR (job.schedule = schedule.key AND job.fire_time = schedule.last_fire_at)))
-         ORDER BY schedule.id LIMIT :limit {{skip_locked}}"
-    );
-    let rows = tx.query(sql::statement(tx.backend(), &text, &[("limit", i64::from(limit).into())])).await?;
-    rows.iter().map(claimed).collect()
-}
-
-/// Locks configs with a job that waits while nothing of theirs runs.
-pub async fn claim_held(tx: &Tx, limit: u32) -> Result<Vec<Config>, Error> {
-    let text = format!(
-        "SELECT id, namespace, name, version FROM job_config WHERE id IN (
-             SELECT job.job_config_id FROM job WHERE job.state = 'CREATED' AND job.waiting AND NOT EXISTS (
-                 SELECT 1 FROM job AS other WHERE other.job_config_id = job.job_config_id AND NOT other.waiting
-                 AND other.state IN {LIVE}))
-         ORDER BY id LIMIT :limit {{skip_locked}}"
-    );
-    let rows = tx.query(sql::statement(tx.backend(), &text, &[("limit", i64::from(limit).into())])).await?;
-    rows.iter().map(|row| config(row, row.column("id")?)).collect()
-}
 
 /// The jobs of configs that have not ended. Complete for as long as the configs are locked.
 pub async fn live_jobs(tx: &Tx, configs: &[Uuid]) -> Result<Vec<Uuid>, Error> {
@@ -252,6 +202,9 @@ pub async fn put(tx: &Tx, rows: &[ScheduleRow]) -> Result<(), Error> {
         bigint("last_made_at").nullable(),
         bigint("period").nullable(),
         bigint("created_at"),
+        bigint("planned_at").nullable(),
+        bigint("burst_at").nullable(),
+        int("burst"),
     ]);
     for row in rows {
         input.push([
@@ -267,17 +220,21 @@ pub async fn put(tx: &Tx, rows: &[ScheduleRow]) -> Result<(), Error> {
             row.last_made_at.map(|at| at.0).into(),
             row.period.into(),
             row.created_at.0.into(),
+            row.planned_at.map(|at| at.0).into(),
+            row.burst_at.map(|at| at.0).into(),
+            row.burst.cast_signed().into(),
         ]);
     }
     let text = "WITH {input} INSERT INTO schedule (id, job_config_id, key, spec, state, reason, next_fire_at, due_at,
-                    last_fire_at, last_made_at, period, created_at)
+                    last_fire_at, last_made_at, period, created_at, planned_at, burst_at, burst)
                 SELECT id, job_config_id, key, spec, state, reason, next_fire_at, due_at, last_fire_at, last_made_at,
-                    period, created_at
+                    period, created_at, planned_at, burst_at, burst
                 FROM input WHERE true
                 ON CONFLICT (id) DO UPDATE SET spec = excluded.spec, state = excluded.state,
                     reason = excluded.reason, next_fire_at = excluded.next_fire_at, due_at = excluded.due_at,
                     last_fire_at = excluded.last_fire_at, last_made_at = excluded.last_made_at,
-                    period = excluded.period";
+                    period = excluded.period, planned_at = excluded.planned_at, burst_at = excluded.burst_at,
+                    burst = excluded.burst";
     tx.execute(input.statement(tx.backend(), text, &[])).await?;
     Ok(())
 }
@@ -298,39 +255,9 @@ pub async fn remove_of(tx: &Tx, config: Uuid) -> Result<(), Error> {
     Ok(())
 }
 
-/// Writes down fires that made no job. What follows on the fires written down last, for the same reason, is added to
-/// them, so that a job which holds up its schedule for a day costs one row.
-pub async fn record(tx: &Tx, missed: &[MissedRow], now: Timestamp) -> Result<(), Error> {
-    for fires in missed {
-        let params = [
-            ("config", fires.job_config_id.into()),
-            ("key", fires.key.as_str().into()),
-            ("before", fires.before.map(|at| at.0).into()),
-            ("first", fires.first.0.into()),
-            ("last", fires.last.0.into()),
-            ("count", fires.count.into()),
-            ("reason", fires.reason.as_str().into()),
-            ("now", now.0.into()),
-        ];
-        if fires.before.is_some() {
-            let text = "UPDATE fire SET last_at = :last, count = count + :count
-                        WHERE job_config_id = :config AND schedule = :key AND last_at = :before AND reason = :reason";
-            if tx.execute(sql::statement(tx.backend(), text, &params)).await? > 0 {
-                continue;
-            }
-        }
-        let text = "INSERT INTO fire (job_config_id, schedule, first_at, last_at, count, reason, created_at)
-                    VALUES (:config, :key, :first, :last, :count, :reason, :now)
-                    ON CONFLICT (job_config_id, schedule, first_at) DO UPDATE SET last_at = excluded.last_at,
-                        count = excluded.count, reason = excluded.reason, created_at = excluded.created_at";
-        tx.execute(sql::statement(tx.backend(), text, &params)).await?;
-    }
-    Ok(())
-}
-
-/// When the next schedule is due.
+/// When the next schedule is due, or is to be switched on again.
 pub async fn next_due(tx: &Tx) -> Result<Option<Timestamp>, Error> {
-    let text = "SELECT min(due_at) AS due_at FROM schedule WHERE state = 'DUE'";
+    let text = "SELECT min(due_at) AS due_at FROM schedule WHERE state IN ('DUE', 'PAUSED')";
     let rows = tx.query(sql::statement(tx.backend(), text, &[])).await?;
     rows.first().map(|row| row.time("due_at")).transpose().map(Option::flatten)
 }
@@ -341,13 +268,6 @@ pub async fn waiters(tx: &Tx) -> Result<bool, Error> {
                     OR EXISTS (SELECT 1 FROM job WHERE state = 'CREATED' AND waiting) THEN 1 ELSE 0 END AS waiters";
     let rows = tx.query(sql::statement(tx.backend(), text, &[])).await?;
     Ok(rows.first().map(|row| row.number("waiters")).transpose()?.unwrap_or_default() == 1)
-}
-
-/// After the clock of the database was set back: no fixed rate waits longer than its period. Does no harm at any time.
-pub async fn pull_forward(tx: &Tx, now: Timestamp) -> Result<u64, Error> {
-    let text = "UPDATE schedule SET due_at = :now + period
-                WHERE state = 'DUE' AND period IS NOT NULL AND due_at > :now + period";
-    tx.execute(sql::statement(tx.backend(), text, &[("now", now.0.into())])).await
 }
 
 /// A statement about the rows with these ids, which it reads as `config`; `None` when there are none.
@@ -392,5 +312,8 @@ fn read(row: &QueryResult) -> Result<ScheduleRow, Error> {
         last_made_at: row.time("last_made_at")?,
         period: row.column("period")?,
         created_at: Timestamp(row.column("created_at")?),
+        planned_at: row.time("planned_at")?,
+        burst_at: row.time("burst_at")?,
+        burst: row.number("burst")?,
     })
 }

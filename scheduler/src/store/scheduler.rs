@@ -13,10 +13,10 @@ pub const WAKE_CHANNEL: &str = "baton_wake";
 /// not be asked.
 pub async fn now(tx: &Tx) -> Result<Timestamp, Error> {
     if tx.backend() == sea_orm::DbBackend::Sqlite {
-        return Ok(log::wall_clock());
+        return Ok(Timestamp(log::wall_clock().0 + tx.clock_set()));
     }
     let rows = tx.query(sql::statement(tx.backend(), "SELECT {now} AS now", &[])).await?;
-    Ok(Timestamp(rows[0].column("now")?))
+    Ok(Timestamp(rows[0].column::<i64>("now")? + tx.clock_set()))
 }
 
 /// Enters a scheduler that starts.

@@ -10,6 +10,7 @@
 //! | `:name` | `$n` | `?n` |
 //! | `{for_update}` | `FOR UPDATE` | |
 //! | `{skip_locked}` | `FOR UPDATE SKIP LOCKED` | |
+//! | `{for_share}` | `FOR SHARE` | |
 //! | `{now}` | the clock of the database in microseconds | the same |
 //!
 //! What both must understand: `RETURNING` names columns of the changed table alone, an `INSERT … SELECT` with
@@ -259,7 +260,8 @@ fn render(
                     "input" => input.expect("a statement that reads an input is given one"),
                     "for_update" if postgres => "FOR UPDATE",
                     "skip_locked" if postgres => "FOR UPDATE SKIP LOCKED",
-                    "for_update" | "skip_locked" => "",
+                    "for_share" if postgres => "FOR SHARE",
+                    "for_update" | "skip_locked" | "for_share" => "",
                     "now" if postgres => "CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS bigint)",
                     "now" => "CAST(unixepoch('subsec') * 1000000 AS integer)",
                     unknown => panic!("{{{unknown}}} means nothing in a statement"),

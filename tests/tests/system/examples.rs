@@ -34,6 +34,8 @@ stories! {
             .start()
             .await;
         fs::copy(programs::repository().join("Cargo.lock"), cluster.work_dir().join("Cargo.lock")).expect("it is there");
+        let calendar = programs::repository().join("examples/calendars/holidays-de.yaml");
+        cluster.baton(&["calendar", "apply", &calendar.to_string_lossy()]).await.exits(0);
         // All at once: examples must not get into each other's way.
         let mut jobs = Vec::new();
         for path in examples() {

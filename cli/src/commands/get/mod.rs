@@ -5,6 +5,7 @@ mod fires;
 mod jobs;
 mod runners;
 mod schedulers;
+mod schedules;
 mod tasks;
 mod versions;
 
@@ -59,6 +60,9 @@ enum Kind {
     /// The schedulers of the cluster, newest first.
     #[command(visible_alias = "scheduler")]
     Schedulers(schedulers::Args),
+    /// Schedules by their next fire, and which of them are late.
+    #[command(visible_alias = "schedule")]
+    Schedules(schedules::Args),
     /// The versions of a job config, newest first.
     #[command(visible_alias = "version")]
     Versions(versions::Args),
@@ -73,6 +77,7 @@ pub async fn run(context: &Context, args: Args) -> Result<Exit, Error> {
         Kind::Tasks(args) => tasks::run(context, args).await,
         Kind::Runners(args) => runners::run(context, args).await,
         Kind::Schedulers(args) => schedulers::run(context, args).await,
+        Kind::Schedules(args) => schedules::run(context, args).await,
         Kind::Versions(args) => versions::run(context, args).await,
     }?;
     Ok(Exit::Ok)
@@ -145,6 +150,7 @@ pages! {
     ListFiresResponse: fires;
     ListJobsResponse: jobs;
     ListSchedulesResponse: schedules;
+    ListCalendarsResponse: calendars;
     ListTasksResponse: tasks;
     ListRunnersResponse: runners;
     ListSchedulersResponse: schedulers;

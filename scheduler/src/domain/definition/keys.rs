@@ -193,9 +193,26 @@ pub(super) const SCHEDULE: Object = Object {
             Shape::Integer(1, CATCHUP_LIMIT_MAX as i64),
             "How many missed fires run_all runs at most; 100 when unset.",
         ),
-        key("calendars", Shape::Texts, "The names of calendars on whose dates nothing fires. Not supported yet."),
+        key(
+            "calendars",
+            Shape::Texts,
+            "The names of calendars on whose dates, in its zone, nothing fires; at most 16.",
+        ),
     ],
     choice: Some((&["cron", "text", "every", "at"], true)),
+    later: &[],
+};
+
+/// A document of a calendar file.
+pub(super) const CALENDAR: Object = Object {
+    name: "Calendar",
+    keys: &[
+        key("namespace", Shape::Name, "The unit of tenancy it belongs to; \"default\" when unset."),
+        key("name", Shape::Name, "Unique within the namespace."),
+        key("description", Shape::Text, "What it is for."),
+        key("exclude", Shape::Texts, "Dates such as 2026-12-25, and ranges such as 2026-12-24..2026-12-31."),
+    ],
+    choice: None,
     later: &[],
 };
 

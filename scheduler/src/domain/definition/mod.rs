@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::schedule::{Spec, overlap};
 
+mod calendars;
 pub mod callback;
 mod diff;
 mod failure;
@@ -25,6 +26,7 @@ mod validate;
 mod yaml;
 
 pub use self::{
+    calendars::{calendar, read_calendars},
     callback::Callback,
     diff::{Difference, diff},
     failure::{OnFailure, Retry, WhenCutOff},

@@ -10,7 +10,7 @@ use super::{
     limits::PROBLEMS_MAX,
     problem::{Part, Path, Problem, Span},
     reader::{self, Fields},
-    tree,
+    tree::{self, Body, Node},
     validate::validate,
 };
 use crate::domain::callback::Event;
@@ -36,6 +36,7 @@ pub fn read(source: &str, namespace: &str) -> Result<Vec<Document>, Vec<Problem>
     for tree in &trees {
         let mut found = Vec::new();
         let fields = reader::read(&tree.root, &keys::JOB_CONFIG, &Path::default(), &mut found);
+        after_what(&tree.root, &mut found);
         let mut config = job_config(fields);
         if config.namespace.is_empty() {
             namespace.clone_into(&mut config.namespace);
@@ -73,6 +74,25 @@ pub fn read(source: &str, namespace: &str) -> Result<Vec<Document>, Vec<Problem>
     problems.sort_by_key(|problem| problem.span.unwrap_or(Span { line: usize::MAX, column: 0, width: 0 }));
     problems.truncate(PROBLEMS_MAX);
     Err(problems)
+}
+
+/// Refuses an `after` where there is nothing that it could be about: to ignore it would be a lie.
+fn after_what(root: &Node, problems: &mut Vec<Problem>) {
+    let schedules = Path::default().key("schedules");
+    let entry = |node: &Node, name: &str| match &node.body {
+        Body::Map(entries) => entries.iter().find(|(key, _)| key.text() == Some(name)).map(|(_, value)| value.clone()),
+        _ => None,
+    };
+    let Some(list) = entry(root, "schedules") else { return };
+    let Body::List(items) = &list.body else { return };
+    for (place, item) in items.iter().enumerate() {
+        if problems.len() < PROBLEMS_MAX && entry(item, "after").is_some() && entry(item, "every").is_none() {
+            let path = schedules.index(place).key("after");
+            let message = "`after` says what `every` is counted from, and there is no `every`";
+            let problem = Problem::new(path.clone(), message).at(root.locate(&path, true));
+            problems.push(problem.suggest("write every: 15m, or leave `after` out".to_owned()));
+        }
+    }
 }
 
 /// Whether what is wrong with the text is the reason why something is wrong with what was read of it.

@@ -20,6 +20,20 @@ pub struct Calendar {
     pub exclude: Vec<DateRange>,
 }
 
+/// A calendar as it is written: the keys of its file are those of the protocol.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CalendarConfig {
+    /// The unit of tenancy it belongs to.
+    pub namespace: String,
+    /// What it is for.
+    pub description: String,
+    /// Its name and its dates.
+    pub calendar: Calendar,
+}
+
+/// The longest description of a calendar, in characters.
+pub const DESCRIPTION_MAX: usize = 1_000;
+
 /// Dates from one to another, both included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DateRange {
@@ -35,6 +49,12 @@ pub struct DateRange {
 pub struct RangeError {
     /// What was written.
     pub text: String,
+}
+
+impl std::fmt::Display for DateRange {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.first == self.last { write!(f, "{}", self.first) } else { write!(f, "{}..{}", self.first, self.last) }
+    }
 }
 
 impl std::str::FromStr for DateRange {
@@ -93,6 +113,11 @@ impl Exclusions {
             }
         }
         Self { stretches: apart, names }
+    }
+
+    /// Whether nothing is excluded.
+    pub(super) fn is_empty(&self) -> bool {
+        self.stretches.is_empty()
     }
 
     /// The stretch that an instant is in.

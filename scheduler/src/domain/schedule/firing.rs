@@ -154,19 +154,48 @@ impl Schedule {
 
     /// The fire to wait for after an edit, after being enabled again, or when the clock of a wall schedule has jumped:
     /// nothing fires twice because of it, and the time in between is not made up for.
+    ///
+    /// A last fire that lies more than [`AHEAD_MAX`] ahead was made by a clock that was wrong: waiting for what comes after
+    /// it would mean to stand still for as long. That no fire makes two jobs holds without it.
     pub fn resume(&self, now: Timestamp, last_fire: Option<Timestamp>) -> Result<Next, NotForward> {
-        self.next(last_fire.map_or(now, |fire| fire.max(now)))
+        let credible = last_fire.filter(|fire| fire.since(now) <= AHEAD_MAX);
+        self.next(credible.map_or(now, |fire| fire.max(now)))
+    }
+
+    /// The fire to wait for after the dates of a calendar changed: what it waits for already is kept unless it is
+    /// excluded now, and a date that is no longer excluded counts from the change on.
+    pub fn revise(
+        &self,
+        waiting: Option<Timestamp>,
+        changed: Timestamp,
+        last_fire: Option<Timestamp>,
+    ) -> Result<Next, NotForward> {
+        if let (Rule::Delay { period }, Some(fire)) = (&self.rule, waiting) {
+            return self.next(Timestamp(fire.0.saturating_sub(*period)));
+        }
+        let from = waiting.map_or(changed, |fire| changed.min(Timestamp(fire.0 - 1)));
+        self.next(last_fire.map_or(from, |fire| fire.max(from)))
+    }
+
+    /// The fires after one instant up to and including another: the first, the last, and how many.
+    pub fn between(&self, after: Timestamp, until: Timestamp) -> Option<(Timestamp, Timestamp, u64)> {
+        let count = self.count(after, until);
+        let Ok(Next::At(first)) = self.next(after) else { return None };
+        let last = self.last(until)?;
+        (count > 0 && first.time <= last).then_some((first.time, last, count))
     }
 
     /// When to wake for a fire. An interval never waits longer than the fire lies after the one before it, whatever its
     /// nominal time is: when the clock is set back an hour, a fire every five seconds does not stop for that hour.
     pub fn due_at(&self, fire: Timestamp, now: Timestamp) -> Timestamp {
         let due = self.due(fire);
-        let before = match self.rule {
-            Rule::Rate { .. } => self.last(Timestamp(fire.0 - 1)),
+        let wait = match self.rule {
+            Rule::Rate { .. } => self.last(Timestamp(fire.0 - 1)).map(|before| fire.since(before)),
+            // The end of an excluded stretch may lie further away than the delay.
+            Rule::Delay { period } if self.exclusions.is_empty() => Some(Duration::from_micros(period.unsigned_abs())),
             _ => None,
         };
-        before.map_or(due, |before| due.min(now + fire.since(before) + self.jitter_of(fire)))
+        wait.map_or(due, |wait| due.min(now + wait + self.jitter_of(fire)))
     }
 
     /// When a fire is due: its time and the jitter that belongs to it, always the same.
@@ -228,5 +257,8 @@ impl Schedule {
     }
 }
 
+/// How far ahead of the clock the last fire may lie and still count as made: more than any zone or any correction of a
+/// clock explains.
+pub const AHEAD_MAX: Duration = Duration::from_hours(24);
 /// How many exclusions one fire tells of.
 const EXCLUDED_NOTES_MAX: usize = 3;

@@ -5,6 +5,7 @@
 //! rule for clock changes, `zone` knows the clocks. `misfire` and `overlap` decide what becomes of fires, `preview`
 //! shows them beforehand, `words` says what they mean, `crontab` reads what others wrote.
 
+mod burst;
 mod calendar;
 mod civil;
 mod compile;
@@ -27,10 +28,11 @@ mod zone;
 mod tests;
 
 pub use self::{
-    calendar::{Calendar, DateRange, RANGES_MAX, RangeError},
+    burst::{Burst, FIRES_PER_MINUTE_MAX, TooFast},
+    calendar::{Calendar, CalendarConfig, DESCRIPTION_MAX, DateRange, RANGES_MAX, RangeError},
     civil::{Civil, YEARS},
     compile::Problem,
-    firing::{Fire, Next, NotForward, Note, Schedule},
+    firing::{AHEAD_MAX, Fire, Next, NotForward, Note, Schedule},
     preview::{COUNT_MAX, Preview, Shown},
     spec::{
         After, CALENDARS_MAX, CATCHUP_LIMIT, CATCHUP_LIMIT_MAX, CATCHUP_WINDOW, JITTER_MAX, MISFIRE_AFTER, Misfire,

@@ -15,7 +15,7 @@ use crate::{
         changes::Subscription,
         order::{Order, OrderAnswer},
         pulse::Seen,
-        request::{self, Applied, Apply, Delete, Run, Terminate},
+        request::{self, Applied, Apply, Delete, DeleteCalendar, PutCalendar, PutCalendars, Run, Switch, Terminate},
     },
 };
 
@@ -47,6 +47,24 @@ impl Engine {
     /// Takes a job config out of use; returns how many of its jobs are live.
     pub async fn delete(&self, order: Delete) -> Result<u32, request::Error> {
         self.count(Order::Delete(order)).await
+    }
+
+    /// Switches schedules off or on; returns how many changed.
+    pub async fn switch(&self, order: Switch) -> Result<u32, request::Error> {
+        self.count(Order::Switch(order)).await
+    }
+
+    /// Stores calendars, all or none.
+    pub async fn put_calendars(&self, order: PutCalendars) -> Result<Vec<PutCalendar>, request::Error> {
+        match self.order(Order::PutCalendars(order)).await? {
+            OrderAnswer::Calendars(answer) => answer,
+            other => Err(mismatch(&other)),
+        }
+    }
+
+    /// Deletes a calendar that no schedule names.
+    pub async fn delete_calendar(&self, order: DeleteCalendar) -> Result<(), request::Error> {
+        self.count(Order::DeleteCalendar(order)).await.map(|_| ())
     }
 
     /// Drains a runner, or lets it work again.

@@ -24,7 +24,7 @@ use crate::{
 
 const HOUR: Duration = Duration::from_hours(1);
 
-fn config(name: &str, spec: Spec) -> JobConfig {
+pub(super) fn config(name: &str, spec: Spec) -> JobConfig {
     JobConfig {
         namespace: "default".into(),
         name: name.into(),
@@ -51,12 +51,12 @@ struct Seen {
 }
 
 impl Scene {
-    async fn store(&self, configs: Vec<JobConfig>) -> Result<(), Error> {
+    pub(super) async fn store(&self, configs: Vec<JobConfig>) -> Result<(), Error> {
         let configs = configs.into_iter().map(|config| (config, String::new())).collect();
         self.engine.apply(Apply { caller: Caller::default(), configs }).await.map(|_| ())
     }
 
-    async fn sql(&self, text: &str) {
+    pub(super) async fn sql(&self, text: &str) {
         let tx = self.world.store.begin().await.unwrap();
         tx.execute(sql::statement(tx.backend(), text, &[])).await.unwrap();
         tx.commit().await.unwrap();
@@ -70,7 +70,8 @@ impl Scene {
         for text in [
             format!(
                 "UPDATE schedule SET created_at = created_at - {span}, next_fire_at = next_fire_at - {span},
-                 due_at = due_at - {span}, last_fire_at = last_fire_at - {span}, last_made_at = last_made_at - {span}"
+                 due_at = due_at - {span}, last_fire_at = last_fire_at - {span}, last_made_at = last_made_at - {span},
+                 planned_at = planned_at - {span}, burst_at = burst_at - {span}"
             ),
             format!("UPDATE job SET fire_time = {span} - fire_time"),
             "UPDATE job SET fire_time = -fire_time".to_owned(),
@@ -104,7 +105,7 @@ impl Scene {
     }
 
     /// The fires that made no job: config, how many, why.
-    async fn missed(&self) -> Vec<(String, i64, String)> {
+    pub(super) async fn missed(&self) -> Vec<(String, i64, String)> {
         let tx = self.world.store.begin().await.unwrap();
         let text = "SELECT job_config.name, fire.count, fire.reason FROM fire
                     JOIN job_config ON job_config.id = fire.job_config_id ORDER BY job_config.name, fire.first_at";
@@ -116,7 +117,7 @@ impl Scene {
     }
 
     /// Every schedule: config, state, reason.
-    async fn schedules(&self) -> Vec<(String, String, String)> {
+    pub(super) async fn schedules(&self) -> Vec<(String, String, String)> {
         let tx = self.world.store.begin().await.unwrap();
         let text = "SELECT job_config.name, schedule.state, schedule.reason FROM schedule
                     JOIN job_config ON job_config.id = schedule.job_config_id ORDER BY job_config.name, schedule.key";
@@ -130,7 +131,7 @@ impl Scene {
     /// How many schedules wait to fire although they are due.
     async fn due(&self) -> i64 {
         let tx = self.world.store.begin().await.unwrap();
-        let text = "SELECT count(*) AS due FROM schedule WHERE state = 'DUE' AND due_at <= {now}";
+        let text = "SELECT count(*) AS due FROM schedule WHERE state IN ('DUE', 'PAUSED') AND due_at <= {now}";
         let rows = tx.query(sql::statement(tx.backend(), text, &[])).await.unwrap();
         rows[0].try_get("", "due").unwrap()
     }
@@ -152,7 +153,7 @@ impl Scene {
 }
 
 /// Asks again and again, each time after another turn of the engine or another scheduler had its chance at the database.
-async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+pub(super) async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     let holding = async {
         while !holds().await {
             tokio::task::yield_now().await;
@@ -161,7 +162,7 @@ async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     tokio::time::timeout(PATIENCE, holding).await.unwrap_or_else(|_| panic!("waited in vain until {what}"));
 }
 
-fn engine_on(store: Store) -> Engine {
+pub(super) fn engine_on(store: Store) -> Engine {
     let settings = Settings {
         store,
         timing: Timing::from_beat(Duration::from_secs(10), Duration::from_secs(10)),

@@ -112,6 +112,9 @@ impl Reader {
                 RuleSpec::default()
             }
         };
+        if after == After::Completion && !matches!(rule, RuleSpec::Every { .. }) {
+            self.refuse(format!("{field}.after"), "says what every is counted from, and every is not set");
+        }
         Schedule {
             name: schedule.name,
             spec: Spec {

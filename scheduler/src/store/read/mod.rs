@@ -1,5 +1,6 @@
 //! What is asked. Each answer is one page in its own short transaction, as plain values.
 
+mod calendar;
 mod config;
 mod definition;
 mod explain;
@@ -20,6 +21,7 @@ use sea_orm::{
 };
 
 pub use self::{
+    calendar::{Calendar, CalendarKey},
     config::{Config, ConfigKey, ConfigVersion, ListedConfig},
     definition::{Definition, Definitions},
     explain::Place,

@@ -33,6 +33,8 @@ pub struct Schedule {
     pub reason: String,
     /// The fire it waits for.
     pub next_fire_at: Option<Timestamp>,
+    /// When that is to be decided; of one that is switched off, when it goes on.
+    pub due_at: Option<Timestamp>,
     /// The newest fire that was decided.
     pub last_fire_at: Option<Timestamp>,
     /// When it was made.
@@ -73,7 +75,7 @@ pub struct FireKey {
 }
 
 const COLUMNS: &str = "schedule.id, job_config.namespace, job_config.name, schedule.key, schedule.spec, schedule.state,
-    schedule.reason, schedule.next_fire_at, schedule.last_fire_at, schedule.created_at";
+    schedule.reason, schedule.next_fire_at, schedule.due_at, schedule.last_fire_at, schedule.created_at";
 /// Stands for the fire of what fires no more.
 const NEVER: i64 = i64::MAX;
 
@@ -92,25 +94,35 @@ impl MissedFires {
 }
 
 impl Store {
-    /// Schedules by their next fire, after the one given; an empty namespace or name means all.
+    /// Schedules by their next fire, after the one given; an empty namespace or name means all. With `overdue_at` only
+    /// those whose fire was due then.
     pub async fn schedules(
         &self,
         namespace: &str,
         name: &str,
+        overdue_at: Option<Timestamp>,
         after: Option<ScheduleKey>,
         limit: u64,
     ) -> Result<Page<Schedule>, Error> {
+        // Each condition only where it is wanted, so that the index of the order, or of what is due, serves it.
+        let mut wanted = String::new();
+        for (given, condition) in [
+            (!namespace.is_empty(), " AND job_config.namespace = :namespace"),
+            (!name.is_empty(), " AND job_config.name = :name"),
+            (overdue_at.is_some(), " AND schedule.state IN ('DUE', 'PAUSED') AND schedule.due_at <= :overdue_at"),
+        ] {
+            wanted.push_str(if given { condition } else { "" });
+        }
         let text = format!(
             "SELECT {COLUMNS} FROM schedule JOIN job_config ON job_config.id = schedule.job_config_id
-             WHERE (:namespace = '' OR job_config.namespace = :namespace) AND (:name = '' OR job_config.name = :name)
-                 AND (coalesce(schedule.next_fire_at, {NEVER}) > :at
-                      OR (coalesce(schedule.next_fire_at, {NEVER}) = :at AND schedule.id > :id))
+             WHERE (coalesce(schedule.next_fire_at, {NEVER}), schedule.id) > (:at, :id){wanted}
              ORDER BY coalesce(schedule.next_fire_at, {NEVER}), schedule.id LIMIT :limit"
         );
         let after = after.unwrap_or(ScheduleKey { at: i64::MIN, id: Uuid::nil() });
         let params = [
             ("namespace", namespace.into()),
             ("name", name.into()),
+            ("overdue_at", overdue_at.map(|at| at.0).into()),
             ("at", after.at.into()),
             ("id", after.id.into()),
             ("limit", i64::try_from(limit + 1).unwrap_or(i64::MAX).into()),
@@ -175,6 +187,7 @@ fn read(row: &QueryResult) -> Result<Schedule, Error> {
         state: State::from_word(&state).ok_or_else(|| unreadable("schedule", id, "the state is not one of ours"))?,
         reason: row.column("reason")?,
         next_fire_at: row.time("next_fire_at")?,
+        due_at: row.time("due_at")?,
         last_fire_at: row.time("last_fire_at")?,
         created_at: Timestamp(row.column("created_at")?),
     })

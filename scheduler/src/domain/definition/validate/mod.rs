@@ -10,6 +10,7 @@ mod schedules;
 mod sizes;
 mod texts;
 
+pub(super) use self::names::check as check_name;
 use super::{
     JobConfig, Shards, Split, Target, TaskConfig,
     limits::{

@@ -34,7 +34,7 @@ impl<'c> Finder<'c> {
 }
 
 /// Checks a name: 1 to 100 of a-z, 0-9, "-", "_" and ".", starting with a letter or digit.
-pub(super) fn check(what: &str, name: &str, path: &Path, problems: &mut Vec<Problem>) {
+pub(in super::super) fn check(what: &str, name: &str, path: &Path, problems: &mut Vec<Problem>) {
     if name.is_empty() {
         problems.push(Problem::new(path.clone(), format!("{what} has no name")).about(Part::Missing));
         return;

@@ -12,7 +12,7 @@ use super::{
     names,
 };
 use crate::domain::{
-    schedule::{self, Next, RuleSpec, Spec},
+    schedule::{self, CALENDARS_MAX, Next, RuleSpec, Spec},
     time::Timestamp,
 };
 
@@ -43,9 +43,18 @@ pub(super) fn check(config: &JobConfig, problems: &mut Vec<Problem>) {
 
 fn schedule(schedule: &Schedule, key: &str, path: &Path, problems: &mut Vec<Problem>) {
     let spec = &schedule.spec;
-    if !spec.calendars.is_empty() {
-        problems.push(Problem::new(path.key("calendars"), "\"calendars\" is not supported by this version"));
-        return;
+    for (place, name) in spec.calendars.iter().enumerate() {
+        let here = path.key("calendars").index(place);
+        names::check("the calendar", name, &here, problems);
+        if spec.calendars[..place].contains(name) {
+            problems.push(Problem::new(here, format!("calendar {name:?} is named twice")));
+        }
+    }
+    // Which calendars there are is known where they are stored; here everything else is looked at.
+    let spec = &Spec { calendars: Vec::new(), ..spec.clone() };
+    if schedule.spec.calendars.len() > CALENDARS_MAX {
+        let message = format!("a schedule names {CALENDARS_MAX} calendars at most");
+        problems.push(Problem::new(path.key("calendars"), message));
     }
     let (RuleSpec::Cron(rule) | RuleSpec::Text(rule)) = &spec.rule else {
         return understood(spec, key, path, problems);

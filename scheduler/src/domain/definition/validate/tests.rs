@@ -412,8 +412,9 @@ schedules:
   - {cron: \"0 9 30 2 *\", time_zone: Asia/Shangai}
   - {cron: \"0 0 30 2 *\"}
   - {time_zone: UTC}
-  - {cron: \"@daily\", name: \"8\", calendars: [holidays]}
+  - {cron: \"@daily\", name: \"8\", calendars: [Holidays]}
   - {cron: \"@daily\", name: \"8\"}
+  - {cron: \"@daily\", after: completion}
 tasks: [{name: t, shell: x}]
 ";
     let told = problems(source);
@@ -430,7 +431,8 @@ tasks: [{name: t, shell: x}]
         ("9:37", "did you mean Asia/Shanghai?"),
         ("10:12", "it never fires"),
         ("11:5", "one of cron, text, every, at must be set"),
-        ("12:33", "not supported by this version"),
+        ("12:45", "write \"holidays\""),
+        ("14:22", "`after` says what `every` is counted from"),
         ("13:22", "two schedules are known as \"8\""),
     ];
     for (place, words) in expected {
