@@ -199,7 +199,7 @@ CREATE TABLE runner (
     last_seen_at bigint NOT NULL,
     hold_until bigint,
     created_at bigint NOT NULL
-    );
+    , boot_number bigint, boot_numbered text);
 CREATE INDEX runner_session ON runner (scheduler_id) WHERE session_id IS NOT NULL;
 CREATE INDEX runner_silent ON runner (last_seen_at) WHERE session_id IS NOT NULL;
 CREATE TABLE schedule (

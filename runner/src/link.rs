@@ -60,6 +60,7 @@ pub(crate) struct Identity {
     pub(crate) id: String,
     pub(crate) install_id: String,
     pub(crate) boot_id: String,
+    pub(crate) boot_number: u64,
     pub(crate) labels: BTreeMap<String, String>,
     pub(crate) slots: u32,
     pub(crate) capabilities: Vec<String>,

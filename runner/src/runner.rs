@@ -218,6 +218,7 @@ impl Runner {
             id: config.id.clone(),
             install_id: state.install_id().to_string(),
             boot_id: Uuid::new_v4().to_string(),
+            boot_number: state.boot_number(),
             labels: config.labels.clone(),
             slots: config.slots,
             capabilities: config.capabilities.clone(),

@@ -3,6 +3,7 @@
 //! ```text
 //! lock           held while a runner lives
 //! install_id     tells two hosts with one runner id apart
+//! boots          how often a runner has started here, so that a late word of an older one is known as such
 //! slots/N        what slot N holds: a task and its processes, or its result
 //! logs/          output, until it is stored by the scheduler
 //! tmp/           BATON_TMPDIR and BATON_OUTPUT of what runs
@@ -11,7 +12,8 @@
 //! Nothing here is synced to disk. A record must survive the death of the runner, and what is written survives that in
 //! the page cache. A loss of power takes the processes with it; then the hello of the new boot comes without them and
 //! the scheduler decides them as lost, which is what they are. Only an *acknowledged* result must survive more, and
-//! that one is the scheduler's.
+//! that one is the scheduler's. The number of boots alone is synced: a number given twice would make two processes look
+//! like one.
 //!
 //! A slot's record is overwritten in place. That costs a tenth of a fresh file on the way to a task's first
 //! instruction, and once a slot has been used it needs no room on a full disk. A record torn by a kill in the middle
@@ -98,6 +100,7 @@ pub(crate) struct Process {
 pub(crate) struct State {
     dir: PathBuf,
     install_id: Uuid,
+    boot_number: u64,
     machine: String,
     tmps: Tmps,
     /// Locked as long as it is open.
@@ -121,13 +124,23 @@ impl State {
             builder.create(dir.join(part)).map_err(failed("creating its parts"))?;
         }
         let install_id = install_id(&dir).map_err(failed("keeping the install id"))?;
-        let state = Self { dir, install_id, machine: tree::machine_boot(), tmps: Tmps::default(), _lock: lock };
+        let boot_number = count_boot(&dir).unwrap_or_else(|error| {
+            warn!(%error, "the starts of this runner cannot be counted; a late word of an older one may be taken for new");
+            0
+        });
+        let state =
+            Self { dir, install_id, boot_number, machine: tree::machine_boot(), tmps: Tmps::default(), _lock: lock };
         let leftovers = state.recover().map_err(failed("reading what an earlier boot left"))?;
         Ok((state, leftovers))
     }
 
     pub(crate) fn install_id(&self) -> Uuid {
         self.install_id
+    }
+
+    /// Which start of this installation it is, from 1; 0 when that could not be written down.
+    pub(crate) fn boot_number(&self) -> u64 {
+        self.boot_number
     }
 
     /// Where output files are.
@@ -254,6 +267,19 @@ fn install_id(dir: &Path) -> io::Result<Uuid> {
     Ok(id)
 }
 
+/// Counts one more start. The number is overwritten in place, which needs no room on a full disk, and is on the disk
+/// before anybody hears of it.
+fn count_boot(dir: &Path) -> io::Result<u64> {
+    let path = dir.join("boots");
+    let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
+    let mut text = String::new();
+    let before = file.read_to_string(&mut text).ok().and_then(|_| text.trim().parse::<u64>().ok()).unwrap_or(0);
+    let number = before.saturating_add(1);
+    file.write_all_at(format!("{number:020}\n").as_bytes(), 0)?;
+    file.sync_data()?;
+    Ok(number)
+}
+
 fn read(bytes: &[u8]) -> Option<Record> {
     let end = bytes.iter().position(|byte| *byte == b'\n')?;
     let header = std::str::from_utf8(&bytes[..end]).ok()?;
@@ -319,6 +345,13 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let first = State::open(dir.path()).unwrap().0.install_id();
         assert_eq!(State::open(dir.path()).unwrap().0.install_id(), first);
+    }
+
+    #[test]
+    fn each_start_has_a_higher_number() {
+        let dir = tempfile::tempdir().unwrap();
+        let numbers: Vec<u64> = (0..3).map(|_| State::open(dir.path()).unwrap().0.boot_number()).collect();
+        assert_eq!(numbers, [1, 2, 3]);
     }
 
     #[test]

@@ -194,6 +194,7 @@ pub(crate) fn heartbeat(frame: Frame, conn: u64, identity: &Identity) -> v1::Hea
         runner_id: identity.id.clone(),
         install_id: identity.install_id.clone(),
         boot_id: identity.boot_id.clone(),
+        boot_number: identity.boot_number,
         conn,
         protocol_version: baton::PROTOCOL_VERSION,
         version: env!("CARGO_PKG_VERSION").to_owned(),

@@ -3,7 +3,7 @@
 //!
 //! Numbers in brackets are the rules of `docs/protocol.md`.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{cmp::Ordering, collections::BTreeMap, time::Duration};
 
 use uuid::Uuid;
 
@@ -182,6 +182,8 @@ pub struct Hello {
     pub install_id: String,
     /// New for each process start.
     pub boot_id: String,
+    /// Which start of its installation it is, from 1; 0 when it does not count them.
+    pub boot_number: u64,
     /// Raised at each dial.
     pub conn: u64,
     /// The protocol version it speaks.
@@ -307,6 +309,8 @@ pub struct Known {
     pub install_id: String,
     /// See [`Hello::boot_id`].
     pub boot_id: String,
+    /// See [`Hello::boot_number`].
+    pub boot_number: u64,
     /// See [`Hello::conn`].
     pub conn: u64,
     /// Whether a session counts: false once the runner left or was given up.
@@ -328,21 +332,31 @@ pub enum Admission {
     NewBoot,
     /// Another installation takes over an id whose earlier holder left or was silent for too long.
     TakenOver,
-    /// A newer stream of the same process counts already.
+    /// A newer stream of the same process, or a newer process, counts already.
     Superseded,
-    /// Another host with this id is alive.
+    /// Another host with this id is alive, or another copy of this installation.
     Duplicate,
 }
 
 /// Decides whether a hello counts [7, 11].
 pub fn admit(known: Option<&Known>, hello: &Hello, now: Timestamp, lost_after: Duration) -> Admission {
     let Some(known) = known else { return Admission::New };
+    let silent = known.last_seen_at + lost_after <= now && known.hold_until.is_none_or(|until| until <= now);
     if known.install_id != hello.install_id {
-        let silent = known.last_seen_at + lost_after <= now && known.hold_until.is_none_or(|until| until <= now);
         return if known.has_session && !silent { Admission::Duplicate } else { Admission::TakenOver };
     }
     if known.boot_id != hello.boot_id {
-        return Admission::NewBoot;
+        // Once the newer one is silent, an older number is a state directory that was brought back from a copy.
+        if silent || known.boot_number == 0 || hello.boot_number == 0 {
+            return Admission::NewBoot;
+        }
+        return match hello.boot_number.cmp(&known.boot_number) {
+            Ordering::Greater => Admission::NewBoot,
+            // Late: that process has ended, for the state directory is held by the newer one.
+            Ordering::Less => Admission::Superseded,
+            // A number is given once: this is another copy of the state directory.
+            Ordering::Equal => Admission::Duplicate,
+        };
     }
     if hello.conn > known.conn { Admission::SameBoot } else { Admission::Superseded }
 }
@@ -438,6 +452,7 @@ mod tests {
             runner_id: "r".into(),
             install_id: install.into(),
             boot_id: boot.into(),
+            boot_number: 0,
             conn,
             protocol_version: 1,
             version: String::new(),
@@ -456,6 +471,7 @@ mod tests {
         let known = Known {
             install_id: "a".into(),
             boot_id: "1".into(),
+            boot_number: 0,
             conn: 3,
             has_session: true,
             last_seen_at: Timestamp(0),
@@ -471,5 +487,30 @@ mod tests {
         assert_eq!(admit(Some(&known), &hello("a", "1", 3), at(1), lost_after), Admission::Superseded);
         assert_eq!(admit(Some(&known), &hello("a", "1", 4), at(1), lost_after), Admission::SameBoot);
         assert_eq!(admit(Some(&known), &hello("a", "2", 1), at(1), lost_after), Admission::NewBoot);
+    }
+
+    #[test]
+    fn a_late_hello_of_an_older_boot_does_not_push_the_newer_one_out() {
+        let lost_after = Duration::from_mins(1);
+        let known = Known {
+            install_id: "a".into(),
+            boot_id: "newer".into(),
+            boot_number: 7,
+            conn: 1,
+            has_session: true,
+            last_seen_at: Timestamp(0),
+            hold_until: None,
+        };
+        let at = |seconds: i64| Timestamp(seconds * 1_000_000);
+        let numbered = |boot: &str, boot_number| Hello { boot_number, ..hello("a", boot, 1) };
+        assert_eq!(admit(Some(&known), &numbered("older", 6), at(1), lost_after), Admission::Superseded);
+        assert_eq!(admit(Some(&known), &numbered("copy", 7), at(1), lost_after), Admission::Duplicate);
+        assert_eq!(admit(Some(&known), &numbered("newest", 8), at(1), lost_after), Admission::NewBoot);
+        // Brought back from a copy, it is let in once the one that counted is silent.
+        assert_eq!(admit(Some(&known), &numbered("older", 6), at(60), lost_after), Admission::NewBoot);
+        // Whoever does not count its boots is believed.
+        assert_eq!(admit(Some(&known), &numbered("uncounted", 0), at(1), lost_after), Admission::NewBoot);
+        let uncounted = Known { boot_number: 0, ..known };
+        assert_eq!(admit(Some(&uncounted), &numbered("older", 6), at(1), lost_after), Admission::NewBoot);
     }
 }

@@ -79,6 +79,10 @@ pub(super) struct Output {
     pub unrenderable: Vec<(TaskRef, Uuid, String)>,
     /// Jobs that changed.
     pub changed: Vec<Uuid>,
+    /// Sessions that told something about jobs that are laid aside: it was not taken.
+    pub untaken: Vec<Uuid>,
+    /// A job that was laid aside goes on.
+    pub unparked: bool,
     /// There is more in the database than one turn takes up: the next is to look at once.
     pub more: bool,
     /// A job ended: others may have waited for that.
@@ -179,6 +183,8 @@ impl News {
 pub(super) struct Outcome {
     /// It was news about the task's present dispatch.
     pub counted: bool,
+    /// Its job is laid aside: nobody is answered, and it is told again later.
+    pub untaken: bool,
     /// What to tell the runner with the RESULT_ACK; empty unless the result was refused.
     pub refused: String,
 }

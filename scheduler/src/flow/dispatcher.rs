@@ -95,6 +95,11 @@ pub(super) async fn pass(
             let unproven = survey.unproven.get(&hello.runner_id).map_or(&[][..], Vec::as_slice);
             admit(tx, context, work, hello, *session, runners, unproven).await?
         };
+        if let HelloAnswer::Admitted { adopted, .. } = &answer
+            && adopted.iter().any(|item| work.is_parked(item.job_id))
+        {
+            output.untaken.push(*session);
+        }
         if let HelloAnswer::Admitted { .. } = answer {
             taken.insert(&hello.runner_id, Admission::New);
             output.superseded.extend(runners.get(&hello.runner_id).and_then(|runner| runner.session_id));
@@ -102,7 +107,9 @@ pub(super) async fn pass(
         output.hellos.push(answer);
     }
     for fact in &input.facts {
-        output.facts.push(apply(work, fact));
+        let outcome = apply(work, fact);
+        output.untaken.extend(fact.source.filter(|_| outcome.untaken).map(|(session, _)| session));
+        output.facts.push(outcome);
     }
     for (runner, session, draining) in &input.draining {
         store::runner::set_draining(tx, runner, *session, *draining).await?;
@@ -238,6 +245,10 @@ async fn prove(
 fn settle_item(work: &mut Work, item: &SlotReport, reference: TaskRef) -> Verdict {
     let known = work.task(reference.task).map(|task| (task.state, task.counters.lease));
     let verdict = heartbeat::judge(known, reference.lease, item.status);
+    if verdict == Verdict::Apply && work.task(reference.task).is_some_and(|task| work.is_parked(task.job_id)) {
+        // The runner keeps the result until somebody can take it.
+        return Verdict::Adopt;
+    }
     match verdict {
         Verdict::Adopt if known.is_some_and(|(state, _)| state == TaskState::Dispatched) => {
             work.happen(reference.task, Event::Started, "");
@@ -258,7 +269,7 @@ fn settle_item(work: &mut Work, item: &SlotReport, reference: TaskRef) -> Verdic
 
 /// Lets a fact have its effect, if it is about the task's present dispatch.
 fn apply(work: &mut Work, fact: &Fact) -> Outcome {
-    let stale = Outcome { counted: false, refused: String::new() };
+    let stale = Outcome { counted: false, untaken: false, refused: String::new() };
     let Some(row) = work.task(fact.task.task) else { return stale };
     if work.job(row.job_id).is_none() {
         return stale;
@@ -273,9 +284,12 @@ fn apply(work: &mut Work, fact: &Fact) -> Outcome {
     if lease != fact.task.lease {
         return stale;
     }
+    if work.is_parked(row.job_id) && !matches!(fact.news, News::Started) {
+        return Outcome { counted: true, untaken: true, refused: String::new() };
+    }
     if let News::Unrenderable(reason) = &fact.news {
         let counted = work.happen(fact.task.task, Event::NotEvaluable, cut(reason));
-        return Outcome { counted, refused: String::new() };
+        return Outcome { counted, untaken: false, refused: String::new() };
     }
     if !row.state.holds_slot() {
         return stale;
@@ -296,7 +310,7 @@ fn apply(work: &mut Work, fact: &Fact) -> Outcome {
         News::TakesLong => warn(work, id),
         News::Unrenderable(_) => {}
     }
-    Outcome { counted: true, refused }
+    Outcome { counted: true, untaken: false, refused }
 }
 
 /// Records, once an attempt, that it takes long.

@@ -49,6 +49,9 @@ pub(super) fn finish(work: &mut Work, id: Uuid, result: &TaskResult) -> String {
 pub(super) fn end(work: &mut Work, id: Uuid, ending: Ending, reason: &str, result: Option<&TaskResult>) {
     let task = work.task(id).expect("the task is in hand");
     let (state, kind, counters, node, job) = (task.state, task.kind, task.counters, task.node, task.job_id);
+    if work.is_parked(job) {
+        return;
+    }
     let plan = work.plan(job);
     // A job that stops tries nothing again, but for what cleans up.
     let stopping = work.job(job).is_some_and(|job| job.row.stopping) && !plan.rule(node).outlives_stop();

@@ -180,6 +180,8 @@ struct Loop {
     /// The clock of the database went back, or may have before this scheduler started.
     clock_set_back: bool,
     drained: bool,
+    /// Sessions whose runners told something about jobs that are laid aside.
+    untaken: HashSet<Uuid>,
     stopping: Option<oneshot::Sender<()>>,
     /// The turn that takes in what came before the stop was begun.
     last_turn: bool,
@@ -219,6 +221,7 @@ impl Loop {
             clock: None,
             clock_set_back: true,
             drained: false,
+            untaken: HashSet::new(),
             stopping: None,
             last_turn: false,
         }
@@ -292,6 +295,7 @@ impl Loop {
             }
             Event::Frame(id, frame) => self.hear(id, &frame, now),
             Event::Closed(id) => {
+                self.untaken.remove(&id);
                 if let Some(session) = self.sessions.remove(id) {
                     debug!(runner.id = %session.runner, session.id = %id, "stream ended");
                 }
@@ -542,6 +546,10 @@ impl Loop {
         for (fact, outcome) in input.facts.iter().zip(&output.facts) {
             let Some((id, slot)) = fact.source else { continue };
             let Some(session) = self.sessions.get_mut(id) else { continue };
+            if outcome.untaken {
+                session.forget_report(slot, fact.task);
+                continue;
+            }
             match &fact.news {
                 News::Started if !outcome.counted => {
                     let ending = ToEnd { slot, task: fact.task, job_id: fact.job_id, grace: None, told: false };
@@ -602,6 +610,17 @@ impl Loop {
             if let Some(session) = self.sessions.get_mut(session).filter(|session| !session.holds(slot, task)) {
                 warn!(task.id = %task.task, "given out by a turn whose outcome was not known, and taken back");
                 session.reset(ToEnd { slot, task, job_id, grace, told: false }, now);
+            }
+        }
+        self.untaken.extend(output.untaken);
+        if output.unparked {
+            for id in std::mem::take(&mut self.untaken) {
+                self.disconnect(
+                    id,
+                    DisconnectReason::Unresponsive,
+                    "what you told can be taken now; say it again",
+                    now,
+                );
             }
         }
         for (_, id) in output.lost {

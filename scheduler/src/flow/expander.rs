@@ -1,8 +1,13 @@
 //! The job becomes tasks.
 
+use std::collections::BTreeSet;
+
 use uuid::Uuid;
 
-use super::work::{NewTask, Work};
+use super::{
+    parked,
+    work::{NewTask, Work},
+};
 use crate::{
     domain::{
         definition::TriggerRule,
@@ -19,8 +24,13 @@ const NODES_MAX: u32 = 5_000;
 pub(super) const JOBS_MAX: u32 = 200;
 
 /// Jobs whose tasks are not all written: those that a turn had no room for, and those of a scheduler that is gone.
-pub(super) async fn left(tx: &Tx) -> Result<Vec<Uuid>, store::Error> {
-    store::job::to_expand(tx, JOBS_MAX).await
+/// Those that are laid aside take no place among them.
+pub(super) async fn left(tx: &Tx, laid_aside: &BTreeSet<Uuid>) -> Result<Vec<Uuid>, store::Error> {
+    let room = JOBS_MAX + u32::try_from(laid_aside.len()).unwrap_or(u32::MAX);
+    let mut left = store::job::to_expand(tx, room).await?;
+    left.retain(|job| !laid_aside.contains(job));
+    left.truncate(JOBS_MAX as usize);
+    Ok(left)
 }
 
 /// Writes the next tasks of jobs that are CREATED; with its last task a job becomes RUNNING. Nothing of a job is queued
@@ -30,7 +40,7 @@ pub(super) async fn pass(tx: &Tx, work: &mut Work) -> Result<(Vec<Uuid>, bool), 
     let (mut opening, mut more) = (Vec::new(), false);
     let created: Vec<Uuid> = work
         .jobs()
-        .filter(|job| job.row.state == JobState::Created && !job.row.waiting)
+        .filter(|job| job.row.state == JobState::Created && !job.row.waiting && !parked::is_parked(job))
         .map(|job| job.row.id)
         .collect();
     for id in created {

@@ -13,6 +13,7 @@ mod explain;
 mod gates;
 mod order;
 mod orders;
+mod parked;
 mod picker;
 mod plan;
 mod pulse;

@@ -53,14 +53,22 @@ async fn claim_one(tx: &Tx, order: &Order) -> Result<Claim, store::Error> {
     store::request::claim(tx, principal, method, request_id, body_hash, now).await
 }
 
-/// Locks the job configs that orders are about, in one order everywhere.
+/// Locks the job configs that orders are about, in one order everywhere. Those that are to be stored for the first time
+/// are made here, without a version: to wait for somebody who makes the same one comes before every other lock.
 pub(super) async fn lock_configs(tx: &Tx, orders: &[Order], claims: &[Option<Claim>]) -> Result<Configs, store::Error> {
-    let mut names: BTreeSet<(String, String)> = BTreeSet::new();
+    let (mut names, mut applied) = (BTreeSet::new(), BTreeSet::new());
     for (order, claim) in orders.iter().zip(claims) {
         // A twin has to be carried out itself when the one before it fails.
         if matches!(claim, Some(Claim::New) | None) {
             names.extend(order.configs());
+            if matches!(order, Order::Apply(_)) {
+                applied.extend(order.configs());
+            }
         }
+    }
+    if !applied.is_empty() {
+        let now = store::scheduler::now(tx).await?;
+        store::config::ensure(tx, &applied, now).await?;
     }
     let names: Vec<(String, String)> = names.into_iter().collect();
     store::config::lock(tx, &names).await
@@ -95,6 +103,8 @@ pub(super) async fn pass(
         };
         answers.push(answer);
     }
+    let unused: Vec<Uuid> = configs.values().filter(|config| config.version == 0).map(|config| config.id).collect();
+    store::config::take_back(tx, &unused).await?;
     Ok(answers)
 }
 
@@ -172,28 +182,24 @@ async fn apply(
     if !wrong.is_empty() {
         return Ok(Err(Error::Invalid(wrong)));
     }
-    for ((definition, source), mut schedules) in order.configs.iter().zip(changes) {
+    for ((definition, source), schedules) in order.configs.iter().zip(changes) {
         let key = (definition.namespace.clone(), definition.name.clone());
         let Ok(graph) = Graph::of(&definition.resolved()) else {
             let message = "its tasks do not form a graph without cycles".to_owned();
             return Ok(Err(Error::Invalid(vec![(definition.name.clone(), message)])));
         };
-        let mut change = Change::Updated;
         if !configs.contains_key(&key) {
-            let id = Uuid::now_v7();
-            if store::config::insert(tx, id, &key.0, &key.1, now).await? {
-                configs.insert(key.clone(), ConfigRow { id, version: 0, disabled: None });
-                change = Change::Created;
-            } else {
-                // Somebody made it between our look and our insert: now it can be locked.
-                configs.extend(store::config::lock(tx, std::slice::from_ref(&key)).await?);
-                let config = configs.get(&key);
-                // What was right without rows is right with them.
-                schedules = schedules::prepare(tx, config, definition, now).await?.unwrap_or_default();
-            }
+            // It was deleted in this very turn, which has its name: nobody else can be making it.
+            store::config::ensure(tx, &BTreeSet::from([key.clone()]), now).await?;
+            configs.extend(store::config::lock(tx, std::slice::from_ref(&key)).await?);
         }
         let config = configs.get_mut(&key).expect("the config was locked or made");
-        let before = store::config::definition(tx, config.id, config.version).await?;
+        let mut change = if config.version == 0 { Change::Created } else { Change::Updated };
+        let before = match store::config::definition(tx, config.id, config.version).await {
+            // What cannot be read is replaced.
+            Err(store::Error::Unreadable { .. }) => None,
+            other => other?,
+        };
         if before.as_ref().is_some_and(|before| diff(before, definition).is_empty()) {
             change = Change::Unchanged;
         } else {
@@ -218,10 +224,18 @@ async fn run(
     order: &Run,
     configs: &Configs,
 ) -> Result<Result<Uuid, Error>, store::Error> {
-    let Some(config) = configs.get(&(order.namespace.clone(), order.name.clone())) else {
+    let config = configs.get(&(order.namespace.clone(), order.name.clone()));
+    let Some(config) = config.filter(|config| config.version > 0) else {
         return Ok(Err(missing("job config", &order.name)));
     };
-    let plan = context.plans.get(tx, config.id, config.version).await?;
+    let plan = match context.plans.get(tx, config.id, config.version).await {
+        Ok(plan) => plan,
+        Err(error @ store::Error::Unreadable { .. }) => {
+            let message = format!("{error}; apply it again, or use a scheduler of the version that stored it");
+            return Ok(Err(Error::Conflict { reason: "DEFINITION_UNREADABLE", message }));
+        }
+        Err(error) => return Err(error),
+    };
     let Run { namespace, name, params, .. } = order;
     let kin =
         Kin { config: config.id, version: config.version, namespace: namespace.clone(), name: name.clone(), plan };
@@ -250,6 +264,10 @@ async fn terminate(tx: &Tx, work: &mut Work, order: &Terminate) -> Result<Result
     let Some(name) = &order.task else {
         return Ok(Ok(terminate_job(tx, work, order.job_id, &reason, grace).await?));
     };
+    if job.plan.unreadable.is_some() {
+        let message = format!("{}: terminate it as a whole", job.row.reason);
+        return Ok(Err(Error::Conflict { reason: "JOB_PARKED", message }));
+    }
     let Some(node) = job.plan.node(name) else { return Ok(Err(missing("task", name))) };
     if job.row.state == JobState::Created {
         let message = "the job's tasks are still being written; try again in a moment".to_owned();
@@ -283,9 +301,11 @@ async fn delete(
     order: &Delete,
     configs: &mut Configs,
 ) -> Result<Result<u32, Error>, store::Error> {
-    let Some(config) = configs.remove(&(order.namespace.clone(), order.name.clone())) else {
+    let name = (order.namespace.clone(), order.name.clone());
+    if configs.get(&name).is_none_or(|config| config.version == 0) {
         return Ok(Err(missing("job config", &order.name)));
-    };
+    }
+    let config = configs.remove(&name).expect("it was just seen");
     store::config::delete(tx, config.id, now).await?;
     store::schedule::remove_of(tx, config.id).await?;
     Ok(Ok(store::config::live_jobs_before(tx, config.id, u32::MAX >> 1).await?))

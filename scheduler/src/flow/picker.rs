@@ -7,6 +7,7 @@ use uuid::Uuid;
 use super::{
     batch::{Context, Dispatch, IdleSession, Input, News, Output},
     data::Data,
+    parked,
     plan::Plan,
     work::Work,
 };
@@ -47,6 +48,7 @@ pub(super) async fn pass(
     }
     let offers: Vec<Offer> = sessions.iter().map(|session| session.offer.clone()).collect();
     let (mut classes, mut candidates, mut tasks) = (Vec::new(), Vec::new(), Vec::new());
+    let parked = context.plans.parked();
     let mut left = false;
     for name in names {
         let Some(class) = Class::parse(&name) else { continue };
@@ -60,7 +62,7 @@ pub(super) async fn pass(
             continue;
         }
         let room = u32::try_from(room.min(TASKS_MAX)).unwrap_or(u32::MAX);
-        for task in store::task::lock_queued(tx, &name, work.now, room).await? {
+        for task in store::task::lock_queued(tx, &name, work.now, room, &parked).await? {
             let queued_at = task.queued_at.unwrap_or_default();
             candidates.push(Candidate { class: classes.len(), priority: task.priority, queued_at });
             tasks.push(task);
@@ -86,7 +88,9 @@ pub(super) async fn pass(
     }
 
     let jobs = jobs_of(tx, context, work, &tasks, &pairs).await?;
-    data.load_outputs(tx, pairs.iter().map(|(at, _)| (&tasks[*at], &*jobs[&tasks[*at].job_id].1))).await?;
+    output.more |= context.plans.parked().len() > parked.len();
+    let planned = pairs.iter().filter_map(|(at, _)| Some((&tasks[*at], &*jobs.get(&tasks[*at].job_id)?.1)));
+    data.load_outputs(tx, planned).await?;
     let mut dispatched: Vec<TaskRow> = Vec::new();
     for (at, offer) in pairs {
         let session = &mut sessions[offer];
@@ -95,7 +99,7 @@ pub(super) async fn pass(
             continue;
         }
         let mut task = tasks[at].clone();
-        let (job, plan) = &jobs[&task.job_id];
+        let Some((job, plan)) = jobs.get(&task.job_id) else { continue };
         let spec = match data.spec(job, plan, &task, context.timing.self_stop_after()) {
             Ok(spec) => spec,
             Err(reason) => {
@@ -150,8 +154,11 @@ async fn drop_replaced(
 fn free(sessions: &mut [IdleSession], input: &Input, output: &Output) {
     let positions: HashMap<Uuid, usize> =
         sessions.iter().enumerate().map(|(at, session)| (session.session, at)).collect();
-    for (fact, _) in input.facts.iter().zip(&output.facts) {
+    for (fact, outcome) in input.facts.iter().zip(&output.facts) {
         let (Some((session, slot)), News::Result(_)) = (fact.source, &fact.news) else { continue };
+        if outcome.untaken {
+            continue;
+        }
         if let Some(at) = positions.get(&session) {
             sessions[*at].slots.push(slot);
             sessions[*at].offer.idle += 1;
@@ -159,7 +166,7 @@ fn free(sessions: &mut [IdleSession], input: &Input, output: &Output) {
     }
 }
 
-/// The jobs of the tasks to be given out: from the turn's hands, else from the database, for what never changes.
+/// The jobs of the tasks to be given out, without those whose definition cannot be read: from the turn's hands, else from the database, for what never changes.
 async fn jobs_of(
     tx: &Tx,
     context: &mut Context,
@@ -175,6 +182,7 @@ async fn jobs_of(
             continue;
         }
         match work.job(id) {
+            Some(job) if parked::is_parked(job) => {}
             Some(job) => {
                 jobs.insert(id, (job.row.clone(), job.plan.clone()));
             }
@@ -182,8 +190,12 @@ async fn jobs_of(
         }
     }
     for row in store::job::facts(tx, &absent).await? {
-        let plan = context.plans.get(tx, row.job_config_id, row.version).await?;
-        jobs.insert(row.id, (row, plan));
+        match context.plans.get(tx, row.job_config_id, row.version).await {
+            Ok(plan) => drop(jobs.insert(row.id, (row, plan))),
+            // It is laid aside by the next look, which has its lock.
+            Err(store::Error::Unreadable { .. }) => context.plans.park(row.id),
+            Err(error) => return Err(error),
+        }
     }
     Ok(jobs)
 }

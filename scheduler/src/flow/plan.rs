@@ -20,11 +20,14 @@ use crate::{
         template,
         turns::Turns,
     },
-    store::{self, Tx},
+    store::{self, Tx, job::JobRow},
 };
 
 /// How many plans are kept; the least recently used goes first.
 const PLANS_MAX: usize = 256;
+
+/// How many jobs that are laid aside are remembered, so that they take no place in what is looked at first.
+const PARKED_MAX: usize = 1_000;
 
 /// A version of a definition, ready to be run.
 #[derive(Debug)]
@@ -47,6 +50,8 @@ pub(super) struct Plan {
     classes: Vec<String>,
     /// The nodes that the templates of a node name, by node; `None` for a node without templates.
     named: Vec<Option<Vec<u32>>>,
+    /// Why the definition cannot be read by this version: what is here is its shape alone, names and edges.
+    pub unreadable: Option<String>,
 }
 
 impl Plan {
@@ -79,7 +84,32 @@ impl Plan {
             nodes,
             classes,
             named,
+            unreadable: None,
         })
+    }
+
+    /// What is left of a version whose definition cannot be read: enough to end its jobs by, and nothing else.
+    fn shape(row: store::config::ShapeRow, tasks_total: u32, problem: String) -> Self {
+        let mut names = row.names.into_iter();
+        let tasks: Vec<TaskConfig> = (0..tasks_total)
+            .map(|node| TaskConfig { name: names.next().unwrap_or(format!("task-{node}")), ..TaskConfig::default() })
+            .collect();
+        let edges = row.edges.into_iter().filter(|(parent, child)| (*parent).max(*child) < tasks_total).collect();
+        let graph = Graph::from_edges(tasks.len(), edges)
+            .or_else(|_| Graph::from_edges(tasks.len(), Vec::new()))
+            .expect("a graph without edges has no cycle");
+        Self {
+            config: JobConfig::default(),
+            tells: false,
+            transfers: false,
+            nodes: tasks.iter().zip(0..).map(|(task, node)| (task.name.clone(), node)).collect(),
+            task_config_ids: row.task_config_ids,
+            graph,
+            classes: vec![String::new(); tasks.len()],
+            named: vec![None; tasks.len()],
+            tasks,
+            unreadable: Some(problem),
+        }
     }
 
     /// The zone of a schedule; UTC for jobs of none.
@@ -114,8 +144,9 @@ impl Plan {
     }
 
     /// Whether a task of a node ends by itself when its runner is cut off, so that none is left when it counts as lost.
+    /// Of a definition that cannot be read nobody knows.
     pub(super) fn stops_when_cut_off(&self, node: u32) -> bool {
-        policy::stops_when_cut_off(&self.config, self.task(node))
+        self.unreadable.is_none() && policy::stops_when_cut_off(&self.config, self.task(node))
     }
 
     /// Whether an end of a node's work is held until a callback of it is delivered.
@@ -171,9 +202,42 @@ fn named(task: &TaskConfig, nodes: &HashMap<String, u32>) -> Option<Vec<u32>> {
 pub(super) struct Plans {
     kept: HashMap<(Uuid, u32), (Arc<Plan>, u64)>,
     uses: u64,
+    /// Jobs laid aside because their definition cannot be read.
+    parked: BTreeSet<Uuid>,
 }
 
 impl Plans {
+    /// The plan of a job that is locked. One whose definition cannot be read gets the shape of it, and is remembered.
+    pub(super) async fn of_job(&mut self, tx: &Tx, job: &JobRow) -> Result<Arc<Plan>, store::Error> {
+        match self.get(tx, job.job_config_id, job.version).await {
+            Err(error @ store::Error::Unreadable { .. }) => {
+                if !job.state.is_terminal() {
+                    self.park(job.id);
+                }
+                let row = store::config::shape(tx, job.job_config_id, job.version).await?;
+                Ok(Arc::new(Plan::shape(row, job.tasks_total, error.to_string())))
+            }
+            other => other,
+        }
+    }
+
+    /// Remembers a job whose definition cannot be read.
+    pub(super) fn park(&mut self, job: Uuid) {
+        if self.parked.len() < PARKED_MAX {
+            self.parked.insert(job);
+        }
+    }
+
+    /// The jobs that are laid aside.
+    pub(super) fn parked(&self) -> Vec<Uuid> {
+        self.parked.iter().copied().collect()
+    }
+
+    /// Hands the jobs over that are laid aside, to be looked at again: those that still cannot be read come back.
+    pub(super) fn take_parked(&mut self) -> BTreeSet<Uuid> {
+        std::mem::take(&mut self.parked)
+    }
+
     /// The plan of a version, from memory or from the database.
     pub(super) async fn get(&mut self, tx: &Tx, config: Uuid, version: u32) -> Result<Arc<Plan>, store::Error> {
         let mut found = self.load(tx, [(config, version)]).await?;

@@ -58,8 +58,9 @@ pub(super) async fn pass(
         .map(|job| job.row.id)
         .collect();
     for job in late {
-        let timeout = work.plan(job).config.timeout.unwrap_or_default();
-        work.job_mut(job).expect("the job is in hand").timed_out = true;
+        let row = work.job_mut(job).expect("the job is in hand");
+        row.timed_out = true;
+        let timeout = row.deadline_at.unwrap_or_default().since(row.started_at.unwrap_or_default());
         ending::terminate_job(tx, work, job, &format!("timed out after {}", span::format(timeout)), None).await?;
     }
     // The turn may have waited for long: for a lock, for a database that stood still, or frozen as a whole. Then it is
@@ -77,11 +78,15 @@ pub(super) async fn pass(
             continue;
         }
         let tasks = store::task::lock_held_by(tx, id).await?;
+        let parked = tasks.iter().any(|task| work.is_parked(task.job_id));
         let silence = work.now.since(known.last_seen_at);
         warn!(runner.id = %id, silence_s = silence.as_secs(), tasks = tasks.len(), "runner lost");
         let reason = format!("runner {id} lost: not heard for {} s", silence.as_secs());
         ending::lose(work, tasks, false, &reason);
-        store::runner::end_session(tx, id).await?;
+        // What it held of a job that is laid aside is decided when that can be read: until then it is not forgotten.
+        if !parked {
+            store::runner::end_session(tx, id).await?;
+        }
         output.lost.push((id.clone(), session));
     }
     Ok(())

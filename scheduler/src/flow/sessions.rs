@@ -288,6 +288,15 @@ impl Session {
         matches!(self.slots.get(slot as usize), Some(Slot::Held(held)) if held.held.task == task)
     }
 
+    /// What was told about the end of a task could not be taken: it may be told again.
+    pub(super) fn forget_report(&mut self, slot: u32, task: TaskRef) {
+        if let Some(Slot::Held(held)) = self.slots.get_mut(slot as usize)
+            && held.held.task == task
+        {
+            held.reported = false;
+        }
+    }
+
     /// What a slot held is settled.
     pub(super) fn release(&mut self, slot: u32, task: TaskRef, idle: bool) {
         if let Some(place) = self.slots.get_mut(slot as usize)

@@ -3,6 +3,8 @@
 mod clocks;
 mod explain;
 mod graphs;
+mod locks;
+mod parked;
 mod policies;
 mod races;
 mod schedules;
@@ -145,6 +147,7 @@ fn hello(id: &str, boot: &str, conn: u64, slots: u32) -> Hello {
         runner_id: id.into(),
         install_id: format!("install of {id}"),
         boot_id: boot.into(),
+        boot_number: 0,
         conn,
         protocol_version: 1,
         version: "0.1.0".into(),

@@ -74,8 +74,11 @@ async fn run(context: &mut Context, input: &Input) -> Result<Output, store::Erro
     wanted.extend(&held.jobs);
     let mut stranded = transfer::Stranded::default();
     wanted.extend(trigger::jobs_of(&tx, &fires).await?);
+    let mut laid_aside = BTreeSet::new();
     if input.look.is_some() {
-        let left = expander::left(&tx).await?;
+        laid_aside = context.plans.take_parked();
+        wanted.extend(&laid_aside);
+        let left = expander::left(&tx, &laid_aside).await?;
         output.more |= left.len() == expander::JOBS_MAX as usize;
         wanted.extend(left);
         wanted.extend(reaper::late_jobs(&tx).await?);
@@ -94,8 +97,9 @@ async fn run(context: &mut Context, input: &Input) -> Result<Output, store::Erro
         let plan = match plans.get_mut(&(row.job_config_id, row.version)) {
             Some(Ok(plan)) => plan.clone(),
             // Asked for alone, it tells what is wrong with it.
-            _ => context.plans.get(&tx, row.job_config_id, row.version).await?,
+            _ => context.plans.of_job(&tx, &row).await?,
         };
+        output.unparked |= plan.unreadable.is_none() && laid_aside.contains(&row.id);
         work.take_job(row, plan);
     }
     if work.jobs().any(|job| job.plan.transfers) {

@@ -11,7 +11,7 @@ use std::{
 use uuid::Uuid;
 
 use self::outbox::Outbox;
-use super::plan::Plan;
+use super::{parked, plan::Plan};
 use crate::{
     domain::{
         gate::{Parents, SkipCause},
@@ -93,7 +93,16 @@ impl Work {
     /// Takes a job in hand that this transaction has locked.
     pub(super) fn take_job(&mut self, row: JobRow, plan: Arc<Plan>) {
         let seen = Some(row.state);
-        self.jobs.insert(row.id, JobWork { row, plan, is_new: false, seen, touched: false });
+        let mut job = JobWork { row, plan, is_new: false, seen, touched: false };
+        if let Some(reason) = parked::new_reason(&job) {
+            (job.row.reason, job.touched) = (reason, true);
+        }
+        self.jobs.insert(job.row.id, job);
+    }
+
+    /// Whether nothing of a job in hand may be decided, because its definition cannot be read.
+    pub(super) fn is_parked(&self, job: Uuid) -> bool {
+        self.jobs.get(&job).is_some_and(parked::is_parked)
     }
 
     /// Takes a job in hand that is born in this turn.

@@ -61,7 +61,7 @@ impl Api {
 
     /// The definition that a job was made from.
     pub(super) async fn definition(&self, job: &Job) -> Result<Arc<Definition>, Error> {
-        let definition = self.store.definition(job.config_id, job.version).await?;
+        let definition = self.store.definition_or_names(job.config_id, job.version).await?;
         definition.ok_or_else(|| Error::not_found(Kind::Version, format!("{} v{}", job.name, job.version)))
     }
 

@@ -61,6 +61,7 @@ pub(super) fn hello(wire: v1::Heartbeat) -> Result<Hello, Violation> {
         runner_id: wire.runner_id,
         install_id: wire.install_id,
         boot_id: wire.boot_id,
+        boot_number: wire.boot_number,
         conn: wire.conn,
         protocol_version: wire.protocol_version,
         version: wire.version,

@@ -1,6 +1,6 @@
 //! Manages definitions.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, sync::Arc};
 
 use baton::v1::{
     AppliedJobConfig, ApplyChange, ApplyRequest, ApplyResponse, DeleteRequest, DeleteResponse, Difference,
@@ -24,7 +24,10 @@ use crate::{
         schedule::Language,
     },
     flow::request::{self, Applied, Apply, Change, Position, Switch},
-    store::read::{Config, ConfigKey, ListedConfig},
+    store::{
+        self,
+        read::{Config, ConfigKey, Definition, ListedConfig},
+    },
 };
 
 /// The longest reason for switching schedules off, in characters.
@@ -92,6 +95,14 @@ impl JobConfigs {
         Ok(AppliedJobConfig { job_config: Some(shown), change, jobs_on_earlier_versions, differences, schedules })
     }
 
+    /// The version before; none if this version of Baton cannot read it.
+    async fn before(&self, applied: &Applied) -> Result<Option<Arc<Definition>>, Error> {
+        match self.0.store.definition(applied.id, applied.version - 1).await {
+            Err(store::Error::Unreadable { .. }) => Ok(None),
+            other => Ok(other?),
+        }
+    }
+
     /// What an apply did to one job config.
     async fn applied(
         &self,
@@ -103,7 +114,7 @@ impl JobConfigs {
         let now = self.config(namespace, name, Some(applied.version)).await?;
         let mut differences = Vec::new();
         if applied.change == Change::Updated
-            && let Some(before) = self.0.store.definition(applied.id, applied.version - 1).await?
+            && let Some(before) = self.before(applied).await?
         {
             differences = differences_between(&before.config, &now.definition.config);
         }

@@ -256,6 +256,9 @@ fn store_failed(error: &store::Error) -> Status {
     if error.is_unreachable() {
         return unavailable(&format!("{error}; try again in a moment"));
     }
+    if let store::Error::Slow(_) = error {
+        return status(Code::DeadlineExceeded, &error.to_string(), details("TOO_SLOW", []));
+    }
     if error.is_contended() {
         let message = "other changes were in the way; try again";
         return status(Code::Aborted, message, later("CONTENDED"));

@@ -1,6 +1,6 @@
 //! Job configs as rows: what an apply, a run and a delete write, and the plan of a version.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use sea_orm::QueryResult;
 use uuid::Uuid;
@@ -43,6 +43,17 @@ pub struct VersionRow {
     pub edges: Vec<(u32, u32)>,
 }
 
+/// What can be told of a version without its definition.
+#[derive(Debug, Clone)]
+pub struct ShapeRow {
+    /// The names of its tasks, by node.
+    pub names: Vec<String>,
+    /// The ids of its task configs, by node.
+    pub task_config_ids: Vec<Uuid>,
+    /// Its edges, (parent, child) by node.
+    pub edges: Vec<(u32, u32)>,
+}
+
 /// Locks job configs by (namespace, name), in id order; deleted ones do not exist.
 pub async fn lock(tx: &Tx, names: &[(String, String)]) -> Result<BTreeMap<(String, String), ConfigRow>, Error> {
     if names.is_empty() {
@@ -69,13 +80,36 @@ pub async fn newest(tx: &Tx, namespace: &str, name: &str) -> Result<Option<Confi
     rows.first().map(read).transpose()
 }
 
-/// Makes a job config without versions. `false` when somebody else made one of that name first.
-pub async fn insert(tx: &Tx, id: Uuid, namespace: &str, name: &str, now: Timestamp) -> Result<bool, Error> {
-    let text = "INSERT INTO job_config (id, namespace, name, version, created_at, updated_at)
-                VALUES (:id, :namespace, :name, 0, :now, :now)
+/// Makes job configs without versions for names that have none, in the order of the names. Whoever makes one of them at
+/// this moment is waited for.
+pub async fn ensure(tx: &Tx, names: &BTreeSet<(String, String)>, now: Timestamp) -> Result<(), Error> {
+    if names.is_empty() {
+        return Ok(());
+    }
+    let mut input = Input::new([uuid("id"), sql::text("namespace"), sql::text("name")]);
+    for (namespace, name) in names {
+        input.push([Uuid::now_v7().into(), namespace.as_str().into(), name.as_str().into()]);
+    }
+    let text = "WITH {input} INSERT INTO job_config (id, namespace, name, version, created_at, updated_at)
+                SELECT id, namespace, name, 0, CAST(:now AS bigint), CAST(:now AS bigint) FROM input
+                WHERE true ORDER BY namespace, name
                 ON CONFLICT (namespace, name) WHERE deleted_at IS NULL DO NOTHING";
-    let params = [("id", id.into()), ("namespace", namespace.into()), ("name", name.into()), ("now", now.0.into())];
-    Ok(tx.execute(sql::statement(tx.backend(), text, &params)).await? == 1)
+    tx.execute(input.statement(tx.backend(), text, &[("now", now.0.into())])).await?;
+    Ok(())
+}
+
+/// Takes back job configs that got no version after all.
+pub async fn take_back(tx: &Tx, configs: &[Uuid]) -> Result<(), Error> {
+    if configs.is_empty() {
+        return Ok(());
+    }
+    let mut input = Input::new([uuid("wanted")]);
+    for config in configs {
+        input.push([(*config).into()]);
+    }
+    let text = "WITH {input} DELETE FROM job_config WHERE version = 0 AND id IN (SELECT wanted FROM input)";
+    tx.execute(input.statement(tx.backend(), text, &[])).await?;
+    Ok(())
 }
 
 /// Adds a version and makes it the newest: the definition, a row for each of its tasks and each of its edges.
@@ -172,6 +206,25 @@ pub async fn definition(tx: &Tx, config: Uuid, version: u32) -> Result<Option<Jo
     serde_json::from_str(&encoded)
         .map(Some)
         .map_err(|error| unreadable("job_config_version", format!("{config} v{version}"), &error.to_string()))
+}
+
+/// The names and edges of a version, which every version of Baton can read.
+pub async fn shape(tx: &Tx, config: Uuid, version: u32) -> Result<ShapeRow, Error> {
+    let params = [("config", config.into()), ("version", version.cast_signed().into())];
+    let text = "SELECT id, name FROM task_config WHERE job_config_id = :config AND version = :version ORDER BY node";
+    let rows = tx.query(sql::statement(tx.backend(), text, &params)).await?;
+    let task_config_ids: Vec<Uuid> = rows.iter().map(|row| row.column("id")).collect::<Result<_, _>>()?;
+    let names = rows.iter().map(|row| row.column("name")).collect::<Result<_, _>>()?;
+    let nodes: BTreeMap<Uuid, u32> = task_config_ids.iter().copied().zip(0..).collect();
+    let text = "SELECT task_dependency.parent_id, task_dependency.child_id FROM task_config
+                JOIN task_dependency ON task_dependency.child_id = task_config.id
+                WHERE task_config.job_config_id = :config AND task_config.version = :version";
+    let rows = tx.query(sql::statement(tx.backend(), text, &params)).await?;
+    let edges = rows
+        .iter()
+        .map(|row| Ok((nodes[&row.column::<Uuid>("parent_id")?], nodes[&row.column::<Uuid>("child_id")?])))
+        .collect::<Result<_, Error>>()?;
+    Ok(ShapeRow { names, task_config_ids, edges })
 }
 
 /// What became of reading one version.

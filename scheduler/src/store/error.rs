@@ -66,6 +66,9 @@ pub enum Error {
     /// The database took too long to answer.
     #[error("the database has not answered for {} s", .0.as_secs())]
     Silent(std::time::Duration),
+    /// A question was given up because it takes too long.
+    #[error("the question takes longer than {} s and was given up: ask for less at once, such as one job or a filter", .0.as_secs())]
+    Slow(std::time::Duration),
     /// There is such a row already.
     #[error("there is such a row already")]
     Duplicate(#[source] DbErr),
@@ -128,6 +131,8 @@ impl From<DbErr> for Error {
                 // Serialization failure, deadlock, lock not available; and SQLITE_BUSY and SQLITE_LOCKED with what
                 // extends them.
                 Some("40001" | "40P01" | "55P03" | "5" | "6" | "261" | "262" | "517" | "518") => Self::Contended(error),
+                // Ended by the server after `statement_timeout`, by SQLite after its own.
+                Some("57014" | "9") => Self::Slow(super::reader::QUESTION_MAX),
                 // The server is shutting down, starting up, has no room, was lost, or ended a transaction that stood still.
                 Some(code) if ["57P", "08", "53300", "25P03"].iter().any(|class| code.starts_with(class)) => {
                     Self::Unreachable(error)

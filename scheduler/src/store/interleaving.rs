@@ -173,6 +173,7 @@ fn hello(id: &str, conn: u64) -> Hello {
         runner_id: id.into(),
         install_id: format!("install of {id}"),
         boot_id: "1".into(),
+        boot_number: 0,
         conn,
         protocol_version: 1,
         version: "0.1.0".into(),
@@ -280,11 +281,11 @@ async fn two_pickers_never_take_the_same_task() {
         TaskRow { counters, runner_id: Some("r".into()), slot: Some(0), session_id: Some(session), ..row.clone() }
     };
     let (one, two) = (scene.one().await, scene.two().await);
-    let first = task::lock_queued(&one, "command;;", Timestamp(9), 1).await.unwrap();
+    let first = task::lock_queued(&one, "command;;", Timestamp(9), 1, &[]).await.unwrap();
     // It does not wait, and gets the next.
-    let second = task::lock_queued(&two, "command;;", Timestamp(9), 1).await.unwrap();
+    let second = task::lock_queued(&two, "command;;", Timestamp(9), 1, &[]).await.unwrap();
     assert_eq!((first[0].id, second[0].id), (queued[0].id, queued[1].id));
-    assert!(task::lock_queued(&two, "command;;", Timestamp(9), 2).await.unwrap().len() == 1);
+    assert!(task::lock_queued(&two, "command;;", Timestamp(9), 2, &[]).await.unwrap().len() == 1);
 
     // Without the lock both would choose the same; then the guard of the write is what is left between them.
     let text = "SELECT id FROM task WHERE state = 'QUEUED' ORDER BY queued_at LIMIT 1";

@@ -12,6 +12,7 @@ pub mod job;
 pub mod log;
 mod open;
 pub mod read;
+mod reader;
 pub mod request;
 mod row;
 pub mod runner;
@@ -39,6 +40,7 @@ use sea_orm::{
 };
 
 pub(crate) use self::open::without_password;
+use self::reader::Reader;
 pub use self::{error::Error, open::Settings, wake::Wakes};
 
 /// The database of a scheduler, open. Clones share it.
@@ -50,7 +52,7 @@ pub struct Store {
     /// Signs of life: a connection of its own on PostgreSQL, the writer on SQLite.
     beats: DatabaseConnection,
     /// Everything that only reads.
-    reader: DatabaseConnection,
+    reader: Reader,
     /// Where other schedulers are heard, on PostgreSQL.
     listening: Option<wake::Listening>,
     /// Raised when the engine's, and the beats', connection is not to be used again.
@@ -108,7 +110,7 @@ impl Store {
     }
 
     /// The connections for single questions, each its own short transaction.
-    pub(crate) fn reader(&self) -> &DatabaseConnection {
+    pub(crate) fn reader(&self) -> &Reader {
         &self.reader
     }
 
@@ -129,7 +131,8 @@ impl Store {
         if let Some(listening) = &self.listening {
             listening.pool.close().await;
         }
-        for connection in [&self.reader, &self.beats, &self.writer] {
+        self.reader.close().await?;
+        for connection in [&self.beats, &self.writer] {
             connection.clone().close().await?;
         }
         Ok(())

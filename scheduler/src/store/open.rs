@@ -23,7 +23,13 @@ use sea_orm::{
     },
 };
 
-use super::{Error, Store, Tx, log::Logs, sql, wake::Listening};
+use super::{
+    Error, Store, Tx,
+    log::Logs,
+    reader::{self, QUESTION_MAX, Reader},
+    sql,
+    wake::Listening,
+};
 
 /// How many connections read. Questions wait for one of them, never the engine.
 const READERS: u32 = 8;
@@ -127,19 +133,20 @@ async fn open_sqlite(path: &Path) -> Result<Store, Error> {
             .idle_timeout(None)
             .max_lifetime(None)
             .test_before_acquire(false);
-        async move {
-            let pool = pool.connect_with(options).await;
-            pool.map(DatabaseConnection::from).map_err(|error| cannot_open(&path, &error))
-        }
+        (pool, path, options)
+    };
+    let connect = |(pool, path, options): (SqlitePoolOptions, PathBuf, SqliteConnectOptions)| async move {
+        let pool = pool.connect_with(options).await;
+        pool.map(DatabaseConnection::from).map_err(|error| cannot_open(&path, &error))
     };
     let logs = logs_beside(path);
-    let writer = pool(path, &options, 1).await?;
+    let writer = connect(pool(path, &options, 1)).await?;
     migrate::<Migrator>(&writer, DbBackend::Sqlite).await?;
-    let log_writer = pool(&logs, &options, 1).await?;
+    let log_writer = connect(pool(&logs, &options, 1)).await?;
     migrate::<LogMigrator>(&log_writer, DbBackend::Sqlite).await?;
     let read_only = options.pragma("query_only", "on");
-    let reader = pool(path, &read_only, READERS).await?;
-    let log_reader = pool(&logs, &read_only, LOG_READERS).await?;
+    let reader = Reader::new(connect(limited(pool(path, &read_only, READERS))).await?);
+    let log_reader = Reader::new(connect(limited(pool(&logs, &read_only, LOG_READERS))).await?);
     let logs = Logs::start(DbBackend::Sqlite, log_writer, log_reader);
     Ok(Store {
         backend: DbBackend::Sqlite,
@@ -154,6 +161,16 @@ async fn open_sqlite(path: &Path) -> Result<Store, Error> {
         #[cfg(test)]
         clock_set: Arc::default(),
     })
+}
+
+/// Gives each question its time, from when its connection is taken.
+fn limited(
+    (pool, path, options): (SqlitePoolOptions, PathBuf, SqliteConnectOptions),
+) -> (SqlitePoolOptions, PathBuf, SqliteConnectOptions) {
+    let pool = pool
+        .after_connect(|connection, _| Box::pin(reader::limit(connection)))
+        .before_acquire(|connection, _| Box::pin(async move { reader::limit(connection).await.map(|()| true) }));
+    (pool, path, options)
 }
 
 /// The path of the log store: `baton-logs.db` for `baton.db`.
@@ -250,7 +267,8 @@ async fn open_postgres(url: &str) -> Result<Store, Error> {
     migrate::<Migrator>(&writer, DbBackend::Postgres).await?;
     migrate::<LogMigrator>(&writer, DbBackend::Postgres).await?;
     let (reader, options, address) = pool(READERS);
-    let reader = connect((closing_silent(reader), options, address)).await?;
+    let options = options.options([("statement_timeout", QUESTION_MAX.as_millis().to_string())]);
+    let reader = Reader::new(connect((closing_silent(reader), options, address)).await?);
     let (beats, options, address) = pool(1);
     let beats = connect((closing_distrusted(beats, &distrusted[1]), options, address)).await?;
     let logs = Logs::start(DbBackend::Postgres, connect(pool(1)).await?, reader.clone());

@@ -38,7 +38,8 @@ pub async fn lock(tx: &Tx, ids: &[String]) -> Result<BTreeMap<String, RunnerRow>
     for id in ids {
         input.push([id.as_str().into()]);
     }
-    let text = "WITH {input} SELECT id, install_id, boot_id, conn, session_id, drained, last_seen_at, hold_until
+    let text = "WITH {input} SELECT id, install_id, boot_id, boot_number, boot_numbered, conn, session_id, drained,
+                    last_seen_at, hold_until
                 FROM runner WHERE id IN (SELECT wanted FROM input) ORDER BY id {for_update}";
     let rows = tx.query(input.statement(tx.backend(), text, &[])).await?;
     rows.iter().map(|row| read(row).map(|runner| (runner.id.clone(), runner))).collect()
@@ -65,8 +66,8 @@ pub async fn ensure(tx: &Tx, hello: &Hello, now: Timestamp) -> Result<(), Error>
 pub async fn take(tx: &Tx, hello: &Hello, session: Uuid, scheduler: Uuid, now: Timestamp) -> Result<(), Error> {
     let labels = serde_json::to_string(&hello.labels).expect("a map of texts has a JSON form");
     let capabilities = serde_json::to_string(&hello.capabilities).expect("a list of texts has a JSON form");
-    let text = "UPDATE runner SET install_id = :install, boot_id = :boot, conn = :conn, session_id = :session,
-                    scheduler_id = :scheduler, labels = :labels, version = :version, capabilities = :capabilities,
+    let text = "UPDATE runner SET install_id = :install, boot_id = :boot, boot_number = :boot_number,
+                    boot_numbered = :boot, conn = :conn, session_id = :session, scheduler_id = :scheduler, labels = :labels, version = :version, capabilities = :capabilities,
                     slots = :slots, draining = :draining, last_seen_at = :now
                 WHERE id = :id";
     let draining = hello.drain.is_some_and(|drain| drain != crate::domain::heartbeat::Drain::Working);
@@ -74,6 +75,7 @@ pub async fn take(tx: &Tx, hello: &Hello, session: Uuid, scheduler: Uuid, now: T
         ("id", hello.runner_id.as_str().into()),
         ("install", hello.install_id.as_str().into()),
         ("boot", hello.boot_id.as_str().into()),
+        ("boot_number", hello.boot_number.cast_signed().into()),
         ("conn", hello.conn.cast_signed().into()),
         ("session", session.into()),
         ("scheduler", scheduler.into()),
@@ -222,11 +224,16 @@ fn what_it_is(row: &QueryResult) -> Result<Described, Error> {
 
 fn read(row: &QueryResult) -> Result<RunnerRow, Error> {
     let session_id: Option<Uuid> = row.column("session_id")?;
+    let boot_id: String = row.column("boot_id")?;
+    // A scheduler of the version before takes the row without a number: the one that is there belongs to an older boot.
+    let numbered = row.column::<Option<String>>("boot_numbered")?.as_ref() == Some(&boot_id);
+    let boot_number = row.column::<Option<i64>>("boot_number")?.filter(|_| numbered).unwrap_or(0).cast_unsigned();
     Ok(RunnerRow {
         id: row.column("id")?,
         known: Known {
             install_id: row.column("install_id")?,
-            boot_id: row.column("boot_id")?,
+            boot_id,
+            boot_number,
             conn: row.column::<i64>("conn")?.cast_unsigned(),
             has_session: session_id.is_some(),
             last_seen_at: Timestamp(row.column("last_seen_at")?),

@@ -273,12 +273,30 @@ pub async fn queued_classes(tx: &Tx, limit: u32) -> Result<Vec<String>, Error> {
 }
 
 /// Locks the next queued tasks of a class, leaving out what another scheduler is picking.
-pub async fn lock_queued(tx: &Tx, class: &str, now: Timestamp, limit: u32) -> Result<Vec<TaskRow>, Error> {
+pub async fn lock_queued(
+    tx: &Tx,
+    class: &str,
+    now: Timestamp,
+    limit: u32,
+    except: &[Uuid],
+) -> Result<Vec<TaskRow>, Error> {
+    let params = [("class", class.into()), ("now", now.0.into()), ("limit", i64::from(limit).into())];
+    if !except.is_empty() {
+        let mut input = Input::new([uuid("laid_aside")]);
+        for job in except {
+            input.push([(*job).into()]);
+        }
+        let text = format!(
+            "WITH {{input}} SELECT {COLUMNS} FROM task WHERE state = 'QUEUED' AND class = :class AND not_before <= :now
+             AND job_id NOT IN (SELECT laid_aside FROM input)
+             ORDER BY priority DESC, queued_at, id LIMIT :limit {{skip_locked}}"
+        );
+        return read_all(&tx.query(input.statement(tx.backend(), &text, &params)).await?);
+    }
     let text = format!(
         "SELECT {COLUMNS} FROM task WHERE state = 'QUEUED' AND class = :class AND not_before <= :now
          ORDER BY priority DESC, queued_at, id LIMIT :limit {{skip_locked}}"
     );
-    let params = [("class", class.into()), ("now", now.0.into()), ("limit", i64::from(limit).into())];
     read_all(&tx.query(sql::statement(tx.backend(), &text, &params)).await?)
 }
 

@@ -167,6 +167,7 @@ impl Leases {
         let known = Known {
             install_id: "install".into(),
             boot_id: "boot".into(),
+            boot_number: 0,
             conn: u64::from(state.session),
             has_session: !state.given_up,
             last_seen_at: Timestamp(i64::from(state.seen_at)),
@@ -200,6 +201,7 @@ fn hello(conn: u8) -> Hello {
         runner_id: "r".into(),
         install_id: "install".into(),
         boot_id: "boot".into(),
+        boot_number: 0,
         conn: u64::from(conn),
         protocol_version: 1,
         version: String::new(),

@@ -80,6 +80,7 @@ impl Dials {
         let known = Known {
             install_id: "install".into(),
             boot_id: "boot".into(),
+            boot_number: 0,
             conn: state.counts,
             has_session: state.counts > 0,
             last_seen_at: Timestamp(0),
@@ -128,6 +129,7 @@ fn hello(conn: u64) -> Hello {
         runner_id: "r".into(),
         install_id: "install".into(),
         boot_id: "boot".into(),
+        boot_number: 0,
         conn,
         protocol_version: 1,
         version: String::new(),

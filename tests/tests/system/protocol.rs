@@ -164,6 +164,26 @@ stories! {
         assert!(second.next_run().await.task.is_some(), "the later one still counts");
     }
 
+    /// Rule 7: a hello that was on its way for so long that its process is gone.
+    async fn a_late_hello_of_an_older_boot_takes_nothing_from_the_newer_one(world: World) {
+        let cluster = world.start().await;
+        let api = cluster.api();
+        let newer = Hello { boot_number: 2, ..ByHand::hello("hand") };
+        let older = Hello { boot_id: "older".to_owned(), boot_number: 1, conn: 9, ..newer.clone() };
+        let mut alive = ByHand::dial(&api, newer.clone()).await.expect("it is welcome");
+        let id = cluster.run(&one_task("held", "true")).await;
+        let run = alive.next_run().await;
+        let task = run.task.expect("a task is given out");
+        alive.say(vec![running(0, &task)]).await;
+        cluster.task_is(&id, "work", TaskState::Running).await;
+        assert!(ByHand::dial(&api, older).await.is_err(), "a boot of the past is not welcome");
+        let copy = Hello { boot_id: "copy".to_owned(), ..newer };
+        assert!(ByHand::dial(&api, copy).await.is_err(), "nor is a copy of its state directory");
+        alive.say(vec![ended(0, &task, 0)]).await;
+        let view = cluster.done(&id).await;
+        assert_eq!((view.summary().as_str(), view.task("work").attempt), ("FINISHED; work=FINISHED", 1));
+    }
+
     /// Rule 11.
     async fn two_hosts_with_one_id_do_not_push_each_other_out(world: World) {
         let cluster = world.start().await;

@@ -28,7 +28,7 @@ pub use self::{
     append::Pending,
     read::{Chunk, Selection},
 };
-use super::Error;
+use super::{Error, reader::Reader};
 use crate::domain::time::Timestamp;
 
 /// How many chunks may wait for the writer; whoever brings one more waits.
@@ -92,7 +92,7 @@ pub struct Piece {
 /// The log store. Clones share it.
 #[derive(Debug, Clone)]
 pub struct Logs {
-    reader: DatabaseConnection,
+    reader: Reader,
     orders: mpsc::Sender<Order>,
     /// The jobs that a commit brought output of.
     stored: broadcast::Sender<Arc<[Uuid]>>,
@@ -112,7 +112,7 @@ pub struct Arrivals {
 
 impl Logs {
     /// A store on these connections, with the task that writes it.
-    pub(super) fn start(backend: DbBackend, writer: DatabaseConnection, reader: DatabaseConnection) -> Self {
+    pub(super) fn start(backend: DbBackend, writer: DatabaseConnection, reader: Reader) -> Self {
         let (orders, queue) = mpsc::channel(QUEUE_MAX);
         let (stored, _) = broadcast::channel(WAKE_UPS_MAX);
         let stop = CancellationToken::new();
@@ -129,7 +129,7 @@ impl Logs {
             let _panicked = writing.await;
             writer.close().await?;
         }
-        Ok(self.reader.clone().close().await?)
+        Ok(self.reader.close().await?)
     }
 
     /// Takes a piece in, to be stored in the order in which pieces were taken in. Waits while the queue is full.
@@ -145,7 +145,7 @@ impl Logs {
         Arrivals { job, stored: self.stored.subscribe() }
     }
 
-    pub(super) fn reader(&self) -> &DatabaseConnection {
+    pub(super) fn reader(&self) -> &Reader {
         &self.reader
     }
 }

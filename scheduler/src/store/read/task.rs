@@ -343,7 +343,7 @@ impl Store {
         };
         let mut definitions = HashMap::new();
         for (job, config, version) in versions {
-            if let Some(definition) = self.definition(config, version.cast_unsigned()).await? {
+            if let Some(definition) = self.definition_or_names(config, version.cast_unsigned()).await? {
                 definitions.insert(job, definition);
             }
         }

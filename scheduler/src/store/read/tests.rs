@@ -1,6 +1,6 @@
 //! Stories about questions, on both databases.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use sea_orm::{ActiveModelTrait as _, IntoActiveModel as _, Set};
 use uuid::Uuid;
@@ -41,8 +41,9 @@ fn definition(name: &str, team: &str) -> JobConfig {
 
 /// Stores the first version of a config and says its id.
 async fn config(tx: &Tx, name: &str, team: &str) -> Uuid {
-    let id = Uuid::now_v7();
-    assert!(store::config::insert(tx, id, "default", name, NOW).await.unwrap());
+    let key = ("default".to_owned(), name.to_owned());
+    store::config::ensure(tx, &BTreeSet::from([key.clone()]), NOW).await.unwrap();
+    let id = store::config::lock(tx, std::slice::from_ref(&key)).await.unwrap()[&key].id;
     store::config::insert_version(tx, id, 1, &definition(name, team), "", &[(0, 1)], NOW).await.unwrap();
     id
 }
