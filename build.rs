@@ -4,11 +4,12 @@ use std::{env, error::Error, fs, path::PathBuf};
 
 use prost::Message as _;
 
-const FILES: [&str; 10] = [
+const FILES: [&str; 11] = [
     "baton/v1/calendar.proto",
     "baton/v1/callback.proto",
     "baton/v1/command.proto",
     "baton/v1/heartbeat.proto",
+    "baton/v1/http.proto",
     "baton/v1/job.proto",
     "baton/v1/job_config.proto",
     "baton/v1/log.proto",

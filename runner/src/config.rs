@@ -12,6 +12,7 @@ use clap::{Parser, ValueEnum};
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    http::Network,
     link,
     runner::{self, cores},
     units::{format_duration, parse_duration},
@@ -52,6 +53,9 @@ pub struct Flags {
     /// Variables of this environment that tasks get beside PATH, HOME, LANG and TZ; may be repeated
     #[arg(long, env = "BATON_PASS_ENV", value_name = "NAME", value_delimiter = ',', num_args = 1..)]
     pub pass_env: Vec<String>,
+    /// Networks that http tasks may ask beside public addresses, such as 10.0.0.0/8 or 127.0.0.1; may be repeated
+    #[arg(long, env = "BATON_HTTP_ALLOW", value_name = "NETWORK", value_delimiter = ',')]
+    pub http_allow: Vec<String>,
     /// How long a task's processes may take to end after SIGTERM [default: 10s]
     #[arg(long, env = "BATON_GRACE", value_name = "DURATION")]
     pub grace: Option<String>,
@@ -96,6 +100,8 @@ struct File {
     work_dir: Option<PathBuf>,
     #[serde(default)]
     pass_env: Vec<String>,
+    #[serde(default)]
+    http_allow: Vec<String>,
     grace: Option<String>,
     drain_timeout: Option<String>,
     watchdog: Option<bool>,
@@ -215,6 +221,12 @@ impl Settings {
             }
         }
 
+        let http_allow = if flags.http_allow.is_empty() { file.http_allow } else { flags.http_allow };
+        let http_allow = http_allow.iter().filter_map(|text| {
+            text.trim().parse().map_err(|problem: String| problems.push(format!("--http-allow: {problem}"))).ok()
+        });
+        let http_allow: Vec<Network> = http_allow.collect();
+
         let mut duration = |flag: &str, given: Option<String>, default: Duration| match given {
             None => default,
             Some(text) => parse_duration(&text).unwrap_or_else(|problem| {
@@ -237,6 +249,7 @@ impl Settings {
             labels,
             state_dir,
             work_dir,
+            http_allow,
             pass_env,
             grace,
             drain_timeout,
@@ -259,6 +272,7 @@ impl Settings {
             state_dir: &'a Path,
             work_dir: &'a Path,
             pass_env: &'a [String],
+            http_allow: Vec<String>,
             grace: String,
             drain_timeout: String,
             watchdog: bool,
@@ -273,6 +287,7 @@ impl Settings {
             state_dir: &runner.state_dir,
             work_dir: &runner.work_dir,
             pass_env: &runner.pass_env,
+            http_allow: runner.http_allow.iter().map(ToString::to_string).collect(),
             grace: format_duration(runner.grace),
             drain_timeout: format_duration(runner.drain_timeout),
             watchdog: self.watchdog,
@@ -325,9 +340,22 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_said_at_once() {
-        let wrong = ["--id", "a b", "--slots", "0", "--label", "pool", "--grace", "10", "--scheduler", "https://x"];
+        let wrong = [
+            "--id",
+            "a b",
+            "--slots",
+            "0",
+            "--label",
+            "pool",
+            "--grace",
+            "10",
+            "--scheduler",
+            "https://x",
+            "--http-allow",
+            "10.0.0.1/8",
+        ];
         let problems = read(&wrong).unwrap_err().0;
-        for flag in ["--id", "--slots", "--label", "--grace", "--scheduler"] {
+        for flag in ["--id", "--slots", "--label", "--grace", "--scheduler", "--http-allow"] {
             assert!(problems.iter().any(|problem| problem.starts_with(flag)), "{flag} in {problems:?}");
         }
     }
@@ -359,7 +387,20 @@ mod tests {
     fn printed_settings_read_back_as_they_are() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("runner.toml");
-        let settings = read(&["--id", "r", "--label", "a=b,c=d", "--slots", "7", "--pass-env", "X", "Y"]).unwrap();
+        let settings = read(&[
+            "--id",
+            "r",
+            "--label",
+            "a=b,c=d",
+            "--slots",
+            "7",
+            "--pass-env",
+            "X",
+            "Y",
+            "--http-allow",
+            "::1,10.0.0.0/8",
+        ])
+        .unwrap();
         fs::write(&path, settings.to_toml()).unwrap();
         let again = read(&["--config", path.to_str().unwrap()]).unwrap();
         assert_eq!(again.to_toml(), settings.to_toml());

@@ -531,7 +531,7 @@ impl Machine {
         }
         let Ok(spec) = spec else { return None };
         if spec.target == Target::Unknown {
-            return say(Answer::RejectedTarget, "this runner knows the targets command and shell");
+            return say(Answer::RejectedTarget, "this runner knows the targets command, shell and http");
         }
         let in_time = |after| self.lifeline().is_some_and(|lifeline| self.now < lifeline + after);
         if spec.self_stop_after.is_some_and(|after| !in_time(after)) {

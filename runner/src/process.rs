@@ -374,7 +374,7 @@ fn target_command(spec: &RunSpec, dir: &Path, path: Option<&OsStr>, script: &Pat
             }
             Ok(command)
         }
-        Target::Unknown => Err("this runner knows the targets command and shell".to_owned()),
+        Target::Http(_) | Target::Unknown => Err("this is nothing that a process does".to_owned()),
     }
 }
 

@@ -19,6 +19,7 @@ use uuid::Uuid;
 
 use crate::{
     clock::{self, Alarm},
+    http::{self, Network},
     link::{self, Identity, Link},
     logs,
     machine::{Input, Leftovers, Machine, Output, Redial, Settings},
@@ -26,7 +27,7 @@ use crate::{
     process::Processes,
     state::{self, State},
     target::{self, Context, Handler, Outcome},
-    task::{RunSpec, TaskRef},
+    task::{RunSpec, Target, TaskRef},
     watchdog::{Guarded, Watchdog},
 };
 
@@ -66,6 +67,8 @@ pub struct Config {
     pub state_dir: PathBuf,
     /// Where tasks run.
     pub work_dir: PathBuf,
+    /// Networks that `http` tasks may ask beside those that everybody can reach.
+    pub http_allow: Vec<Network>,
     /// Variables of its own environment that tasks get.
     pub pass_env: Vec<String>,
     /// How long processes may take to end after SIGTERM, unless a task says otherwise.
@@ -82,9 +85,10 @@ impl Config {
             endpoints: vec![endpoint.into()],
             slots: cores() as u32,
             labels: BTreeMap::new(),
-            capabilities: vec!["command".to_owned(), "shell".to_owned()],
+            capabilities: ["command", "shell", "http"].map(str::to_owned).to_vec(),
             state_dir: state_dir.into(),
             work_dir: PathBuf::from("."),
+            http_allow: Vec::new(),
             pass_env: Vec::new(),
             grace: Duration::from_secs(10),
             drain_timeout: Duration::from_hours(1),
@@ -197,7 +201,8 @@ impl Runner {
                     error!(%error, "orphans cannot be reaped");
                 }
             });
-            Executor::Processes(Arc::new(Processes {
+            let requests = http::Requests::new(state.clone(), log_handle.clone(), config.http_allow.clone());
+            let processes = Arc::new(Processes {
                 state: state.clone(),
                 work_dir,
                 pass_env: config.pass_env.clone(),
@@ -205,7 +210,8 @@ impl Runner {
                 logs: log_handle.clone(),
                 watchdog: watchdog.clone(),
                 spawning: Semaphore::new(cores() * SPAWNING_PER_CORE),
-            }))
+            });
+            Executor::Own { processes, requests: Arc::new(requests) }
         };
 
         let settings = Settings {
@@ -257,7 +263,7 @@ impl Runner {
 }
 
 enum Executor {
-    Processes(Arc<Processes>),
+    Own { processes: Arc<Processes>, requests: Arc<http::Requests> },
     Handler(Handler),
 }
 
@@ -416,7 +422,10 @@ impl Core {
         self.stops.insert(task, stop);
         let work = self.work.clone();
         match &self.executor {
-            Executor::Processes(processes) => {
+            Executor::Own { requests, .. } if matches!(spec.target, Target::Http(_)) => {
+                self.tasks.spawn(requests.clone().run(slot, task, spec, stop_at, work));
+            }
+            Executor::Own { processes, .. } => {
                 self.tasks.spawn(processes.clone().run(slot, task, spec, stop_at, work));
             }
             Executor::Handler(handler) => {

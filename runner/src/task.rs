@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     fmt,
+    ops::RangeInclusive,
     time::{Duration, SystemTime},
 };
 
@@ -39,8 +40,73 @@ pub enum Target {
     Command(Vec<String>),
     /// A script for `/bin/sh -e`.
     Shell(String),
+    /// An HTTP request.
+    Http(Box<HttpRequest>),
     /// Something this runner does not know.
     Unknown,
+}
+
+/// An HTTP request, with every default filled in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HttpRequest {
+    /// Its method.
+    pub method: String,
+    /// Where to ask, in this order.
+    pub urls: Vec<String>,
+    /// Its headers.
+    pub headers: BTreeMap<String, String>,
+    /// Its body.
+    pub body: String,
+    /// How long connecting may take.
+    pub connect_timeout: Duration,
+    /// How long the service may be silent.
+    pub read_timeout: Duration,
+    /// How long one request may take.
+    pub request_timeout: Duration,
+    /// The statuses that are a success.
+    pub success: Vec<RangeInclusive<u16>>,
+    /// Which redirects are followed.
+    pub redirects: Redirects,
+    /// How many bytes of a response are read.
+    pub response_max: u64,
+    /// Whether a success only begins the wait for its callback.
+    pub wait_for_callback: bool,
+}
+
+impl HttpRequest {
+    /// How long connecting may take when nobody says.
+    pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+    /// How long a service may be silent when nobody says.
+    pub const READ_TIMEOUT: Duration = Duration::from_secs(30);
+    /// How long a request may take when nobody says.
+    pub const REQUEST_TIMEOUT: Duration = Duration::from_mins(5);
+    /// How many bytes of a response are read when nobody says.
+    pub const RESPONSE_MAX: u64 = 1 << 20;
+
+    /// Whether a status is a success.
+    pub fn succeeds(&self, status: u16) -> bool {
+        self.success.iter().any(|range| range.contains(&status))
+    }
+}
+
+/// Which redirects are followed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Redirects {
+    /// None.
+    None,
+    /// Those to the same host and port, or from http to https on one host.
+    SameHost,
+    /// All.
+    Any,
+}
+
+/// With what a task is completed that waits for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Callback {
+    /// Good once, for this attempt.
+    pub token: String,
+    /// Where to POST to; the token is part of it.
+    pub url: String,
 }
 
 /// A task as it is given to a runner, with nothing left to fill in.
@@ -78,6 +144,8 @@ pub struct RunSpec {
     pub log_limit_bytes: u64,
     /// The fire time of the job, in UTC.
     pub fire_time: Option<SystemTime>,
+    /// With what it is completed, if it waits for that.
+    pub callback: Option<Callback>,
 }
 
 /// How a task came to its end.

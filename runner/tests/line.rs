@@ -21,7 +21,7 @@ async fn the_hello_says_who_it_is_and_a_redial_raises_conn_alone() {
     let hello = first.hello.clone();
     assert_eq!((&*hello.runner_id, hello.slots, hello.protocol_version), ("test-runner", 3, 1));
     assert_eq!(hello.labels["pool"], "etl");
-    assert_eq!(hello.capabilities, ["command", "shell"]);
+    assert_eq!(hello.capabilities, ["command", "shell", "http"]);
     assert!(!hello.install_id.is_empty() && !hello.boot_id.is_empty());
     first.cut();
     let again = fake.session().await.hello;

@@ -72,6 +72,11 @@ impl RunnerSpec {
         self
     }
 
+    /// That may ask services on this machine.
+    pub fn asks_this_machine(self) -> Self {
+        self.env("BATON_HTTP_ALLOW", "127.0.0.0/8")
+    }
+
     /// That dials this address, such as a proxy's, instead of the schedulers.
     pub fn through(mut self, address: SocketAddr) -> Self {
         self.dials = Some(format!("http://{address}"));

@@ -18,6 +18,7 @@ mod postgres;
 pub mod processes;
 pub mod programs;
 pub mod proxy;
+pub mod service;
 mod stories;
 mod wait;
 

@@ -1,8 +1,8 @@
 //! `baton describe`: everything about one thing, for people.
 
 use baton::v1::{
-    Attempt, GetJobRequest, GetRequest, GetRunnerRequest, GetTaskRequest, Job, JobConfig, ListTasksRequest, Runner,
-    StoredJobConfig, Task, TaskConfig, TaskKind, task_config::Target,
+    Attempt, GetJobRequest, GetRequest, GetRunnerRequest, GetTaskRequest, HttpTarget, Job, JobConfig, ListTasksRequest,
+    Runner, StoredJobConfig, Task, TaskConfig, TaskKind, task_config::Target,
 };
 use chrono::{DateTime, Utc};
 use clap::Subcommand;
@@ -146,6 +146,7 @@ fn task_config_lines(task: &TaskConfig) -> Vec<Line> {
             facts.add("  shell", lines.next().unwrap_or_default());
             lines.for_each(|line| facts.more(line));
         }
+        Some(Target::Http(http)) => http_facts(&mut facts, http),
         None => {}
     }
     facts.add("  needs", task.needs.join(", "));
@@ -182,6 +183,38 @@ fn task_config_lines(task: &TaskConfig) -> Vec<Line> {
         facts.add("  priority", task.priority.to_string());
     }
     facts.into_lines()
+}
+
+fn http_facts(facts: &mut Facts, http: &HttpTarget) {
+    let method = match (http.method.as_str(), http.body.is_empty()) {
+        ("", true) => "GET",
+        ("", false) => "POST",
+        (method, _) => method,
+    };
+    for (place, url) in http.urls.iter().enumerate() {
+        if place == 0 {
+            facts.add("  http", format!("{method} {url}"));
+        } else {
+            facts.more(&format!("or {url}"));
+        }
+    }
+    facts.pairs("  headers", &http.headers);
+    let mut body = http.body.trim_end().lines();
+    facts.add("  body", body.next().unwrap_or_default());
+    body.for_each(|line| facts.more(line));
+    let timeouts = [("connect", http.connect_timeout), ("read", http.read_timeout), ("request", http.request_timeout)];
+    let timeouts =
+        timeouts.into_iter().filter_map(|(name, span)| Some(format!("{name} {}", time::span(proto_span(span)?))));
+    facts.add("  http timeouts", timeouts.collect::<Vec<_>>().join(", "));
+    let success = http.success_when.as_ref().map(|success| success.status.join(", "));
+    facts.add("  success when", success.unwrap_or_default());
+    facts.add("  redirects", word(http.redirects().as_str_name(), "REDIRECTS_"));
+    if http.max_response_bytes > 0 {
+        facts.add("  max response", format!("{} bytes", http.max_response_bytes));
+    }
+    if http.wait_for_callback {
+        facts.add("  callback", "waits for it");
+    }
 }
 
 /// `TRIGGER_RULE_ALL_DONE` as `all_done`; nothing for what is not set.

@@ -41,6 +41,9 @@ const GRACE: Duration = Duration::from_secs(10);
 const COMMAND_WIDTH: usize = 34;
 /// The name of the one runner.
 const RUNNER: &str = "local";
+/// What its http tasks may ask beside public addresses: everything is on this machine, and so are the services it is tried
+/// with.
+const LOOPBACK: [&str; 2] = ["127.0.0.0/8", "::1"];
 /// The database of the scheduler, below the data directory.
 const DATABASE: &str = "baton.db";
 /// What the runner keeps, below the data directory.
@@ -119,6 +122,7 @@ async fn serve(context: &Context, args: &Args, data: &Path, guarded: Guarded) ->
     let mut scheduling = tokio::spawn(scheduler.run(stop_scheduler.clone().cancelled_owned()));
     let settings = baton_runner::Config {
         slots: args.slots(),
+        http_allow: LOOPBACK.iter().filter_map(|network| network.parse().ok()).collect(),
         ..baton_runner::Config::new(RUNNER, address.to_string(), data.join(RUNNER_STATE))
     };
     let runner = Runner::new(settings).guarded(guarded);

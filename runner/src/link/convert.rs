@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    ops::RangeInclusive,
     time::{Duration, SystemTime},
 };
 
@@ -11,7 +12,7 @@ use tracing::warn;
 use super::Identity;
 use crate::{
     machine::{Answer, Drain, Frame, Order, Received, Report, Status, Verdict, VerdictKind, Welcome as MachineWelcome},
-    task::{EndReason, MESSAGE_MAX, RunSpec, Target, TaskRef, TaskResult, truncate},
+    task::{Callback, EndReason, HttpRequest, MESSAGE_MAX, Redirects, RunSpec, Target, TaskRef, TaskResult, truncate},
 };
 
 pub(crate) fn task_to_proto(task: TaskRef) -> v1::TaskRef {
@@ -163,6 +164,7 @@ fn run_spec(spec: Option<Box<v1::RunSpec>>) -> Result<RunSpec, String> {
             }
             Some(run_spec::Target::Command(command)) => Target::Command(command.argv),
             Some(run_spec::Target::Shell(script)) => Target::Shell(script),
+            Some(run_spec::Target::Http(target)) => Target::Http(Box::new(http(target)?)),
             None => Target::Unknown,
         },
         job_id: spec.job_id,
@@ -177,7 +179,58 @@ fn run_spec(spec: Option<Box<v1::RunSpec>>) -> Result<RunSpec, String> {
         shard_item: spec.shard_item,
         log_limit_bytes: spec.log_limit_bytes,
         fire_time: spec.fire_time.and_then(|time| SystemTime::try_from(time).ok()),
+        callback: spec.completion.map(|callback| Callback { token: callback.token, url: callback.url }),
     })
+}
+
+/// A request; what is not set is ours to say.
+fn http(target: v1::HttpTarget) -> Result<HttpRequest, String> {
+    let named = |name: &str, value, default| match span(value) {
+        Ok(span) => Ok(span.unwrap_or(default)),
+        Err(problem) => Err(format!("http.{name}: {problem}")),
+    };
+    let redirects = match target.redirects() {
+        v1::Redirects::Unspecified | v1::Redirects::SameHost => Redirects::SameHost,
+        v1::Redirects::None => Redirects::None,
+        v1::Redirects::Any => Redirects::Any,
+    };
+    let success = target.success_when.unwrap_or_default().status;
+    let success: Result<Vec<_>, _> = success.iter().map(|text| statuses(text)).collect();
+    let success = success.map(|ranges| if ranges.is_empty() { vec![200..=299] } else { ranges })?;
+    let method = match (target.method.as_str(), target.body.is_empty()) {
+        ("", true) => "GET".to_owned(),
+        ("", false) => "POST".to_owned(),
+        _ => target.method,
+    };
+    if target.urls.is_empty() {
+        return Err("http: urls is empty".to_owned());
+    }
+    Ok(HttpRequest {
+        method,
+        connect_timeout: named("connect_timeout", target.connect_timeout, HttpRequest::CONNECT_TIMEOUT)?,
+        read_timeout: named("read_timeout", target.read_timeout, HttpRequest::READ_TIMEOUT)?,
+        request_timeout: named("request_timeout", target.request_timeout, HttpRequest::REQUEST_TIMEOUT)?,
+        urls: target.urls,
+        headers: target.headers.into_iter().collect(),
+        body: target.body,
+        success,
+        redirects,
+        response_max: if target.max_response_bytes == 0 {
+            HttpRequest::RESPONSE_MAX
+        } else {
+            target.max_response_bytes
+        },
+        wait_for_callback: target.wait_for_callback,
+    })
+}
+
+/// "404" or "200-299".
+fn statuses(text: &str) -> Result<RangeInclusive<u16>, String> {
+    let (low, high) = text.split_once('-').unwrap_or((text, text));
+    match (low.parse(), high.parse()) {
+        (Ok(low), Ok(high)) => Ok(low..=high),
+        _ => Err(format!("http.success_when: `{text}` is neither a status nor a range")),
+    }
 }
 
 fn span(span: Option<prost_types::Duration>) -> Result<Option<Duration>, String> {

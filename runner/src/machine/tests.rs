@@ -32,6 +32,7 @@ fn spec() -> RunSpec {
         shard_item: String::new(),
         log_limit_bytes: 0,
         fire_time: None,
+        callback: None,
     }
 }
 

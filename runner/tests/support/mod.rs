@@ -1,6 +1,8 @@
 //! A scheduler that does what a test says, and helpers to wait for what happens.
 #![allow(dead_code, missing_docs, unreachable_pub, reason = "each test file uses its part")]
 
+pub mod drawn;
+
 use std::{
     collections::HashMap,
     path::Path,

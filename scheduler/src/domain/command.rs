@@ -7,6 +7,7 @@ use uuid::Uuid;
 use super::{
     definition::Target,
     heartbeat::{TaskRef, Verdict},
+    reference::CallbackView,
     time::Timestamp,
 };
 
@@ -150,4 +151,6 @@ pub struct RunSpec {
     pub shard: Option<(u32, u32, String)>,
     /// The instant the job was made for, if a schedule made it.
     pub fire_time: Option<Timestamp>,
+    /// With what it is completed, if it waits for that.
+    pub callback: Option<CallbackView>,
 }

@@ -25,6 +25,8 @@ pub enum Name {
     Output(String),
     /// `shard.index`, `shard.count`, `shard.item`.
     Shard(String),
+    /// `callback.url`, `callback.token`.
+    Callback(String),
     /// `job.id`, `job.name`.
     Job(String),
     /// A part of `event`, in callbacks.
@@ -79,6 +81,8 @@ pub struct Scope {
     pub tasks: BTreeMap<String, TaskView>,
     /// The shard, if the text is worked out for one.
     pub shard: Option<ShardView>,
+    /// The callback, if the text is worked out for an attempt that waits for one.
+    pub callback: Option<CallbackView>,
     /// The job's id.
     pub job_id: String,
     /// The job's name.
@@ -107,6 +111,15 @@ pub struct ShardView {
     pub count: u32,
     /// The item it works on, if the group was made from items.
     pub item: Option<String>,
+}
+
+/// What a text can see of the callback that its task waits for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CallbackView {
+    /// Good once, for this attempt.
+    pub token: String,
+    /// Where to POST to; the token is part of it.
+    pub url: String,
 }
 
 /// The bracket form of a task's name.

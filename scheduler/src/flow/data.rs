@@ -15,7 +15,7 @@ use crate::{
     domain::{
         command::RunSpec,
         definition::{Split, Target, TaskConfig, limits},
-        reference::{Scope, ShardView, TaskView},
+        reference::{CallbackView, Scope, ShardView, TaskView},
         schedule::Zone,
         task::TaskState,
         template::{self, Renderer},
@@ -98,19 +98,23 @@ impl Data {
         plan: &Plan,
         task: &TaskRow,
         self_stop_after: Duration,
+        callback: Option<CallbackView>,
     ) -> Result<RunSpec, String> {
         let config = plan.task(task.node);
         // Most tasks have no templates, and cost nothing.
         let (target, env) = match plan.named(task.node) {
             None => (config.target.clone(), config.env.clone()),
-            Some(named) => filled(config, &Renderer::new(&self.scope(job, plan, named, Some(task))))?,
-        };
-        let arguments = match &target {
-            Target::Command(argv) => argv.as_slice(),
-            Target::Shell(script) => std::slice::from_ref(script),
+            Some(named) => {
+                let scope = Scope { callback: callback.clone(), ..self.scope(job, plan, named, Some(task)) };
+                filled(config, &Renderer::new(&scope))?
+            }
         };
         let variables = env.iter().map(|(key, value)| (key.as_str(), value.as_str()));
-        limits::check_exec(arguments.iter().map(String::as_str), variables)?;
+        match &target {
+            Target::Command(argv) => limits::check_exec(argv.iter().map(String::as_str), variables)?,
+            Target::Shell(script) => limits::check_exec([script.as_str()], variables)?,
+            Target::Http(http) => http.check_filled()?,
+        }
         Ok(RunSpec {
             job_id: job.id,
             namespace: job.namespace.clone(),
@@ -124,6 +128,7 @@ impl Data {
             params: job.params.clone(),
             shard: task.shard_index.map(|index| (index, task.shard_count.unwrap_or_default(), task.shard_item.clone())),
             fire_time: job.fire_time,
+            callback,
         })
     }
 
@@ -163,6 +168,7 @@ impl Data {
             params: job.params.clone(),
             tasks,
             shard,
+            callback: None,
             job_id: job.id.to_string(),
             job_name: job.name.clone(),
             logical_time: logical_time(job, plan),
@@ -179,6 +185,7 @@ fn filled(config: &TaskConfig, renderer: &Renderer) -> Result<(Target, BTreeMap<
             Target::Command(items.collect::<Result<_, _>>()?)
         }
         Target::Shell(script) => Target::Shell(script.clone()),
+        Target::Http(http) => Target::Http(Box::new(http.filled(|place, text| renderer.render(place, text))?)),
     };
     let env = config
         .env

@@ -100,7 +100,7 @@ pub(super) async fn pass(
         }
         let mut task = tasks[at].clone();
         let Some((job, plan)) = jobs.get(&task.job_id) else { continue };
-        let spec = match data.spec(job, plan, &task, context.timing.self_stop_after()) {
+        let spec = match data.spec(job, plan, &task, context.timing.self_stop_after(), None) {
             Ok(spec) => spec,
             Err(reason) => {
                 output.unrenderable.push((task.reference(), task.job_id, reason));

@@ -184,11 +184,13 @@ impl Plan {
 
 /// The nodes that the templates of what a task runs name.
 fn named(task: &TaskConfig, nodes: &HashMap<String, u32>) -> Option<Vec<u32>> {
-    let argv = match &task.target {
-        Target::Command(argv) => argv.as_slice(),
-        Target::Shell(_) => &[],
+    let texts: Vec<&String> = match &task.target {
+        Target::Command(argv) => argv.iter().collect(),
+        Target::Shell(_) => Vec::new(),
+        Target::Http(http) => http.texts().map(|(_, text)| text).collect(),
     };
-    let mut templates = argv.iter().chain(task.env.values()).filter(|text| template::is_template(text)).peekable();
+    let texts = texts.into_iter().chain(task.env.values());
+    let mut templates = texts.filter(|text| template::is_template(text)).peekable();
     templates.peek()?;
     let names = templates.flat_map(|text| template::tasks_named(text));
     let mut named: Vec<u32> = names.filter_map(|name| nodes.get(&name).copied()).collect();

@@ -153,7 +153,7 @@ fn hello(id: &str, boot: &str, conn: u64, slots: u32) -> Hello {
         version: "0.1.0".into(),
         labels: BTreeMap::new(),
         slots,
-        capabilities: vec!["command".into(), "shell".into()],
+        capabilities: ["command", "shell", "http"].map(Into::into).to_vec(),
         inventory: Vec::new(),
         ended: Vec::new(),
         drain: None,

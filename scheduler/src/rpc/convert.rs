@@ -2,6 +2,7 @@
 
 pub(super) mod callbacks;
 mod failures;
+pub(super) mod http;
 pub(super) mod schedules;
 
 use std::{
@@ -339,6 +340,7 @@ pub(crate) fn task_config(task: &TaskConfig) -> v1::TaskConfig {
     let target = match &task.target {
         Target::Command(argv) => v1::task_config::Target::Command(v1::CommandTarget { argv: argv.clone() }),
         Target::Shell(script) => v1::task_config::Target::Shell(script.clone()),
+        Target::Http(target) => v1::task_config::Target::Http(http::target(target)),
     };
     v1::TaskConfig {
         name: task.name.clone(),
@@ -447,8 +449,9 @@ impl Reader {
         let target = match task.target {
             Some(v1::task_config::Target::Command(command)) => Target::Command(command.argv),
             Some(v1::task_config::Target::Shell(script)) => Target::Shell(script),
+            Some(v1::task_config::Target::Http(target)) => Target::Http(Box::new(self.http(field, target))),
             None => {
-                self.refuse(field, "says nothing to run: one of command, shell must be set");
+                self.refuse(field, "says nothing to run: one of command, shell, http must be set");
                 Target::default()
             }
         };
@@ -513,7 +516,7 @@ mod tests {
     use crate::domain::{
         callback::Event,
         definition::{
-            Callback, OnFailure, Overlap, Retry, Schedule, WhenCutOff,
+            Callback, Http, OnFailure, Overlap, Redirects, Retry, Schedule, WhenCutOff,
             callback::{Action, Email, StartJob, Webhook},
         },
         schedule::{After, Misfire, RuleSpec, Spec},
@@ -536,6 +539,22 @@ mod tests {
         });
         specs.push(Spec { misfire: Some(Misfire::Skip), ..RuleSpec::At(at).into() });
         specs.into_iter().map(|spec| Schedule { name: String::new(), spec }).collect()
+    }
+
+    fn full_http() -> Target {
+        Target::Http(Box::new(Http {
+            method: "PUT".to_owned(),
+            urls: vec!["http://a".to_owned(), "https://b".to_owned()],
+            headers: BTreeMap::from([("X".to_owned(), "y".to_owned())]),
+            body: "{}".to_owned(),
+            connect_timeout: Some(Duration::from_secs(1)),
+            read_timeout: Some(Duration::from_secs(2)),
+            request_timeout: Some(Duration::from_secs(3)),
+            success_when: vec!["200".to_owned(), "400-499".to_owned()],
+            redirects: Some(Redirects::Any),
+            max_response_bytes: Some(7),
+            wait_for_callback: true,
+        }))
     }
 
     fn full_callbacks() -> Vec<Callback> {
@@ -597,6 +616,7 @@ mod tests {
             priority: -7,
             callbacks: full_callbacks(),
         });
+        tasks.push(TaskConfig { name: "ask".to_owned(), target: full_http(), ..TaskConfig::default() });
         JobConfig {
             namespace: "data".to_owned(),
             name: "etl".to_owned(),
@@ -647,6 +667,10 @@ mod tests {
         config.tasks[0].target = None;
         config.tasks[1].trigger_rule = 99;
         config.tasks[2].on_failure = 77;
+        if let Some(v1::task_config::Target::Http(http)) = &mut config.tasks[12].target {
+            http.redirects = 66;
+            http.read_timeout = Some(prost_types::Duration { seconds: 0, nanos: -1 });
+        }
         config.tasks[3].shards = Some(v1::Shards { count: 2, one_per_runner: true, ..v1::Shards::default() });
         let violations = read_job_config("config", config).unwrap_err();
         let mut fields: Vec<&str> = violations.iter().map(|violation| violation.field.as_str()).collect();
@@ -655,6 +679,8 @@ mod tests {
             fields,
             [
                 "config.tasks[0]",
+                "config.tasks[12].http.read_timeout",
+                "config.tasks[12].http.redirects",
                 "config.tasks[1].trigger_rule",
                 "config.tasks[2].on_failure",
                 "config.tasks[3].shards",

@@ -6,6 +6,7 @@ use baton::v1;
 use prost_types::Timestamp as WireTime;
 use uuid::Uuid;
 
+use super::convert;
 use crate::{
     domain::{
         command::{Command, Disconnect, DisconnectReason, Down, LOG_LIMIT_BYTES, RunSpec, Welcome},
@@ -253,6 +254,7 @@ fn run_spec(spec: RunSpec, timing: &Timing) -> v1::RunSpec {
     let target = match spec.target {
         Target::Command(argv) => v1::run_spec::Target::Command(v1::CommandTarget { argv }),
         Target::Shell(script) => v1::run_spec::Target::Shell(script),
+        Target::Http(http) => v1::run_spec::Target::Http(convert::http::target(&http)),
     };
     let (shard_index, shard_count, shard_item) = match spec.shard {
         Some((index, count, item)) => (Some(index), Some(count), item),
@@ -275,6 +277,7 @@ fn run_spec(spec: RunSpec, timing: &Timing) -> v1::RunSpec {
         shard_item,
         log_limit_bytes: LOG_LIMIT_BYTES,
         fire_time: spec.fire_time.map(instant),
+        completion: spec.callback.map(|callback| v1::HttpCompletion { token: callback.token, url: callback.url }),
     }
 }
 

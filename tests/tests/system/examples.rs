@@ -2,10 +2,13 @@
 
 use std::{fs, path::PathBuf};
 
-use baton_tests::{RunnerSpec, World, programs, stories};
+use baton_tests::{RunnerSpec, World, programs, service::Service, stories};
 
 /// The mark before the outcome that an example promises.
 const OUTCOME: &str = "# outcome: ";
+
+/// The param by which an example is told whom to ask.
+const SERVICE: &str = "echo_service";
 
 fn examples() -> Vec<PathBuf> {
     let mut files: Vec<_> = fs::read_dir(programs::repository().join("examples"))
@@ -29,18 +32,22 @@ fn promise(text: &str) -> (String, Vec<(String, String)>) {
 stories! {
     async fn every_example_ends_as_its_head_says(world: World) {
         let cluster = world
-            .runner(RunnerSpec::named("one").slots(8))
-            .runner(RunnerSpec::named("two").label("pool=etl"))
+            .runner(RunnerSpec::named("one").slots(8).asks_this_machine())
+            .runner(RunnerSpec::named("two").label("pool=etl").asks_this_machine())
             .start()
             .await;
         fs::copy(programs::repository().join("Cargo.lock"), cluster.work_dir().join("Cargo.lock")).expect("it is there");
+        let service = Service::start().await.url("");
         let calendar = programs::repository().join("examples/calendars/holidays-de.yaml");
         cluster.baton(&["calendar", "apply", &calendar.to_string_lossy()]).await.exits(0);
         // All at once: examples must not get into each other's way.
         let mut jobs = Vec::new();
         for path in examples() {
             let text = fs::read_to_string(&path).expect("an example can be read");
-            jobs.push((path, promise(&text), cluster.run(&text).await));
+            // The service that an example asks is one of ours.
+            let params = [(SERVICE, service.as_str())];
+            let params = if text.contains(SERVICE) { &params[..] } else { &[] };
+            jobs.push((path, promise(&text), cluster.run_with(&text, params).await));
         }
         for (path, (job, tasks), id) in jobs {
             let view = cluster.done(&id).await;

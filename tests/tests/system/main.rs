@@ -8,6 +8,7 @@ mod errors;
 mod examples;
 mod graphs;
 mod grpcurl;
+mod http;
 mod loss;
 mod network;
 mod newcomer;

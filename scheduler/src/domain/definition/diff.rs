@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 use chrono::{DateTime, SecondsFormat, Utc};
 
 use super::{
-    Callback, JobConfig, Retry, Shards, Split, Target, TaskConfig, TaskDefaults,
+    Callback, Http, JobConfig, Retry, Shards, Split, Target, TaskConfig, TaskDefaults,
     callback::{Action, Email, StartJob, Webhook},
     span,
 };
@@ -205,10 +205,11 @@ fn fields(task: &TaskConfig) -> Vec<Field> {
         priority,
         callbacks,
     } = task;
-    let mut fields = vec![match target {
-        Target::Command(argv) => field("command", list(argv)),
-        Target::Shell(script) => field("shell", script.clone()),
-    }];
+    let mut fields = match target {
+        Target::Command(argv) => vec![field("command", list(argv))],
+        Target::Shell(script) => vec![field("shell", script.clone())],
+        Target::Http(target) => http(target),
+    };
     pairs(&mut fields, "env", env);
     text(&mut fields, "working_dir", working_dir);
     if !needs.is_empty() {
@@ -274,7 +275,44 @@ fn summary(task: &TaskConfig) -> String {
     match &task.target {
         Target::Command(argv) => cut(&format!("command{needs}: {}", list(argv))),
         Target::Shell(script) => cut(&format!("shell{needs}: {script}")),
+        Target::Http(http) => cut(&format!("http{needs}: {}", list(&http.urls))),
     }
+}
+
+fn http(target: &Http) -> Vec<Field> {
+    let Http {
+        method,
+        urls,
+        headers,
+        body,
+        connect_timeout,
+        read_timeout,
+        request_timeout,
+        success_when,
+        redirects,
+        max_response_bytes,
+        wait_for_callback,
+    } = target;
+    let mut fields = vec![field("http.urls", list(urls))];
+    text(&mut fields, "http.method", method);
+    pairs(&mut fields, "http.headers", headers);
+    text(&mut fields, "http.body", body);
+    for (name, timeout) in [
+        ("http.connect_timeout", connect_timeout),
+        ("http.read_timeout", read_timeout),
+        ("http.request_timeout", request_timeout),
+    ] {
+        fields.extend(timeout.map(|timeout| field(name, span::format(timeout))));
+    }
+    if !success_when.is_empty() {
+        fields.push(field("http.success_when", success_when.join(", ")));
+    }
+    fields.extend(redirects.map(|policy| field("http.redirects", policy.name().to_owned())));
+    fields.extend(max_response_bytes.map(|bytes| field("http.max_response_bytes", bytes.to_string())));
+    if *wait_for_callback {
+        fields.push(field("http.wait_for_callback", "true".to_owned()));
+    }
+    fields
 }
 
 fn retry(fields: &mut Vec<Field>, name: &str, retry: Option<&Retry>) {

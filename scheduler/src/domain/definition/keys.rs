@@ -1,7 +1,8 @@
 //! The keys of a job file: one table, from which the file is read and its JSON Schema is made.
 
 use super::{
-    OnFailure, Overlap, TriggerRule, WhenCutOff,
+    OnFailure, Overlap, Redirects, TriggerRule, WhenCutOff,
+    http::{METHODS, RESPONSES},
     limits::{ATTEMPTS, EXIT_CODES, FACTORS, JITTER_RATIOS, PERCENTS, PRIORITIES, QUEUE_LIMITS, SHARDS_MAX},
 };
 use crate::domain::{callback::Event, schedule::CATCHUP_LIMIT_MAX};
@@ -92,6 +93,16 @@ const OVERLAPS: &[&str] = &{
     let mut place = 0;
     while place < names.len() {
         names[place] = Overlap::ALL[place].name();
+        place += 1;
+    }
+    names
+};
+
+const REDIRECTS: &[&str] = &{
+    let mut names = [""; Redirects::ALL.len()];
+    let mut place = 0;
+    while place < names.len() {
+        names[place] = Redirects::ALL[place].name();
         place += 1;
     }
     names
@@ -245,6 +256,7 @@ pub(super) const TASK_CONFIG: Object = Object {
             "A program and its arguments, started without a shell; each item is a template.",
         ),
         key("shell", Shape::Text, "A script for `/bin/sh -e`; never a template: values reach it through `env`."),
+        key("http", Shape::Object(&HTTP), "An HTTP request, made by the runner; takes neither env nor working_dir."),
         key("env", Shape::Pairs, "Environment variables of the task; values are templates."),
         key("working_dir", Shape::Text, "Where the task runs, relative to the runner's --work-dir."),
         key("needs", Shape::Texts, "The names of the tasks this one comes after."),
@@ -295,18 +307,53 @@ pub(super) const TASK_CONFIG: Object = Object {
         ),
         key("callbacks", Shape::Objects(&CALLBACK), "What is told to others about this task; at most 16."),
     ],
-    choice: Some((&["command", "shell"], false)),
-    later: &[
-        "http",
-        "job",
-        "container",
-        "queue_timeout",
-        "concurrency",
-        "routing",
-        "min_version",
-        "secrets",
-        "artifacts",
+    choice: Some((&["command", "shell", "http"], false)),
+    later: &["job", "container", "queue_timeout", "concurrency", "routing", "min_version", "secrets", "artifacts"],
+};
+
+/// `http`.
+pub(super) const HTTP: Object = Object {
+    name: "HttpTarget",
+    keys: &[
+        key("method", Shape::Word(&METHODS, &[]), "When unset POST with a body and GET without."),
+        key(
+            "urls",
+            Shape::Texts,
+            "Where to ask: addresses of one and the same service, each a template. The next one is asked when the one \
+             before certainly did nothing, or when doing it twice does no harm.",
+        ),
+        key("headers", Shape::Pairs, "Headers of the request; values are templates."),
+        key("body", Shape::Text, "The body of the request, a template."),
+        key("connect_timeout", Shape::Span, "How long it may take to resolve the name and connect; 10s when unset."),
+        key(
+            "read_timeout",
+            Shape::Span,
+            "How long the service may be silent, before its answer and between two pieces of it; 30s when unset.",
+        ),
+        key(
+            "request_timeout",
+            Shape::Span,
+            "How long one request may take to the last byte, redirects included; 5m when unset. Each url has it anew.",
+        ),
+        key(
+            "success_when",
+            Shape::ShortTexts("status"),
+            "The statuses and ranges that are a success, such as [\"200-299\", \"404\"]; 200-299 when unset.",
+        ),
+        key("redirects", Shape::Word(REDIRECTS, &[]), "Which redirects are followed; same_host when unset."),
+        key(
+            "max_response_bytes",
+            Shape::Integer(*RESPONSES.start() as i64, *RESPONSES.end() as i64),
+            "How many bytes of a response are read; 1048576 when unset. The rest is not waited for.",
+        ),
+        key(
+            "wait_for_callback",
+            Shape::Flag,
+            "After a success, wait until the task is completed with the token that the service was given.",
+        ),
     ],
+    choice: None,
+    later: &[],
 };
 
 /// An item of `callbacks`.

@@ -15,6 +15,7 @@ mod diff;
 mod failure;
 #[cfg(test)]
 mod fuzz;
+pub mod http;
 mod keys;
 pub mod limits;
 mod problem;
@@ -30,6 +31,7 @@ pub use self::{
     callback::Callback,
     diff::{Difference, diff},
     failure::{OnFailure, Retry, WhenCutOff},
+    http::{Http, Redirects},
     problem::{Part, Path, Problem, Span, Step, closest, did_you_mean, render},
     schema::schema,
     validate::validate,
@@ -152,6 +154,8 @@ pub enum Target {
     Command(Vec<String>),
     /// A script for `/bin/sh -e`, never a template.
     Shell(String),
+    /// An HTTP request.
+    Http(Box<Http>),
 }
 
 impl Default for Target {
@@ -161,11 +165,17 @@ impl Default for Target {
 }
 
 impl Target {
+    /// The request, if it is one that begins a wait for its callback.
+    pub fn waits_for_callback(&self) -> bool {
+        matches!(self, Self::Http(http) if http.wait_for_callback)
+    }
+
     /// The capability that a runner must have to run it.
     pub fn capability(&self) -> &'static str {
         match self {
             Self::Command(_) => "command",
             Self::Shell(_) => "shell",
+            Self::Http(_) => "http",
         }
     }
 }

@@ -5,8 +5,8 @@ use serde_json::{Map, Value, json};
 
 use super::{
     keys::{
-        CALLBACK, EMAIL_CALLBACK, HTTP_CALLBACK, JOB_CALLBACK, JOB_CONFIG, Object, RETRY, RUNNER, SCHEDULE, SHARDS,
-        Shape, TASK_CONFIG, TASK_DEFAULTS,
+        CALLBACK, EMAIL_CALLBACK, HTTP, HTTP_CALLBACK, JOB_CALLBACK, JOB_CONFIG, Object, RETRY, RUNNER, SCHEDULE,
+        SHARDS, Shape, TASK_CONFIG, TASK_DEFAULTS,
     },
     limits::NAME_MAX,
 };
@@ -23,6 +23,7 @@ pub fn schema() -> Value {
         &SCHEDULE,
         &TASK_DEFAULTS,
         &TASK_CONFIG,
+        &HTTP,
         &SHARDS,
         &RUNNER,
         &RETRY,
@@ -49,6 +50,7 @@ fn of_object(object: &Object) -> Value {
         "JobConfig" => &["name", "tasks"],
         "TaskConfig" => &["name"],
         "Retry" => &["max_attempts"],
+        "HttpTarget" => &["urls"],
         "Callback" => &["events"],
         "HttpCallback" => &["url"],
         "EmailCallback" => &["to"],

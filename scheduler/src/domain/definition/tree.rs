@@ -89,8 +89,8 @@ impl Node {
                         (if by_key { at.span } else { value.span }, value)
                     })
                 }
-                // `command: [a, b]` is short for `command: {argv: [a, b]}`.
-                (Step::Key(name), Body::List(_)) if name == "argv" => continue,
+                // `command: [a, b]` is short for `command: {argv: [a, b]}`, and `success_when` of its one key likewise.
+                (Step::Key(name), Body::List(_)) if name == "argv" || name == "status" => continue,
                 _ => None,
             };
             let Some((at, value)) = next else { return (span, None) };

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use super::{
-    Callback, JobConfig, OnFailure, Overlap, Retry, Schedule, Shards, Split, Target, TaskConfig, TaskDefaults,
-    TriggerRule, WhenCutOff,
+    Callback, Http, JobConfig, OnFailure, Overlap, Redirects, Retry, Schedule, Shards, Split, Target, TaskConfig,
+    TaskDefaults, TriggerRule, WhenCutOff,
     callback::{Action, Email, StartJob, Webhook},
     keys,
     limits::PROBLEMS_MAX,
@@ -171,10 +171,11 @@ fn task_defaults(mut fields: Fields) -> TaskDefaults {
 
 fn task_config(mut fields: Fields) -> TaskConfig {
     let command = fields.texts("command");
-    let shell = fields.text("shell");
+    let shell = fields.text("shell").map(Target::Shell);
+    let http = fields.object("http").map(|fields| Target::Http(Box::new(self::http(fields))));
     TaskConfig {
         name: fields.text("name").unwrap_or_default(),
-        target: command.map(Target::Command).or(shell.map(Target::Shell)).unwrap_or_default(),
+        target: command.map(Target::Command).or(shell).or(http).unwrap_or_default(),
         env: fields.pairs("env").unwrap_or_default(),
         working_dir: fields.text("working_dir").unwrap_or_default(),
         needs: fields.texts("needs").unwrap_or_default(),
@@ -219,6 +220,22 @@ fn callback(mut fields: Fields) -> Callback {
         events: events.iter().filter_map(|name| Event::named(name)).collect(),
         action,
         blocking: fields.flag("blocking").unwrap_or_default(),
+    }
+}
+
+fn http(mut fields: Fields) -> Http {
+    Http {
+        method: fields.text("method").unwrap_or_default(),
+        urls: fields.texts("urls").unwrap_or_default(),
+        headers: fields.pairs("headers").unwrap_or_default(),
+        body: fields.text("body").unwrap_or_default(),
+        connect_timeout: fields.span("connect_timeout"),
+        read_timeout: fields.span("read_timeout"),
+        request_timeout: fields.span("request_timeout"),
+        success_when: fields.texts("success_when").unwrap_or_default(),
+        redirects: fields.text("redirects").and_then(|name| Redirects::named(&name)),
+        max_response_bytes: fields.integer("max_response_bytes").and_then(|number| number.try_into().ok()),
+        wait_for_callback: fields.flag("wait_for_callback").unwrap_or_default(),
     }
 }
 

@@ -19,7 +19,7 @@ const TEMPLATE_MAX: usize = 16 << 10;
 /// to be bounded before it is read.
 const WORDS_MAX: usize = 500;
 
-/// The filters there are; `date` is ours.
+/// The filters there are; `date` and `urlencode` are ours.
 pub(super) const FILTERS: &[&str] = &[
     "abs",
     "attr",
@@ -65,6 +65,7 @@ pub(super) const FILTERS: &[&str] = &[
     "trim",
     "unique",
     "upper",
+    "urlencode",
     "zip",
 ];
 
@@ -437,6 +438,7 @@ fn name(
             }
         }
         "shard" => field(first, &["index", "count", "item"]).map(Name::Shard).map(Some),
+        "callback" => field(first, &["url", "token"]).map(Name::Callback).map(Some),
         "job" => field(first, &["id", "name"]).map(Name::Job).map(Some),
         "event" => field(first, EVENT).map(Name::Event).map(Some),
         "logical_time" => Ok(Some(Name::LogicalTime)),

@@ -9,7 +9,7 @@ use minijinja::{
 };
 
 use super::{
-    super::reference::{Scope, ShardView},
+    super::reference::{CallbackView, Scope, ShardView},
     is_template,
     names::within_bounds,
 };
@@ -49,6 +49,9 @@ impl Renderer {
                 shard.insert("item", Value::from(item.as_str()));
             }
             values.insert("shard", Value::from(shard));
+        }
+        if let Some(CallbackView { token, url }) = &scope.callback {
+            values.insert("callback", context!(token => token.as_str(), url => url.as_str()));
         }
         if !scope.event.is_null() {
             values.insert("event", Value::from(Serde(&scope.event)));
@@ -119,6 +122,7 @@ pub(super) fn environment() -> &'static Environment<'static> {
         // The engine's own would fill the memory with blanks when asked for a wide indent.
         environment.add_filter("tojson", json_filter);
         environment.add_filter("date", date);
+        environment.add_filter("urlencode", urlencode);
         environment
     })
 }
@@ -139,6 +143,28 @@ fn json(value: &Value) -> Result<String, Error> {
     let none = || Error::new(ErrorKind::BadSerialization, "this value has no text");
     written.map_err(|_| none())?;
     String::from_utf8(out.0).map_err(|_| none())
+}
+
+/// A value as one part of a url: everything but letters, digits and `-._~` is written as `%XX`.
+#[expect(clippy::needless_pass_by_value, reason = "filters are given values")]
+fn urlencode(value: Value) -> Result<String, Error> {
+    let text = match value.kind() {
+        ValueKind::Undefined => return Err(Error::from(ErrorKind::UndefinedError)),
+        ValueKind::String => value.as_str().unwrap_or_default().to_owned(),
+        _ => json(&value)?,
+    };
+    let mut encoded = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => encoded.push(char::from(byte)),
+            _ => {
+                const HEX: &[u8; 16] = b"0123456789ABCDEF";
+                let [high, low] = [byte >> 4, byte & 15].map(|half| char::from(HEX[usize::from(half)]));
+                encoded.extend(['%', high, low]);
+            }
+        }
+    }
+    Ok(encoded)
 }
 
 /// `logical_time | date('%Y-%m-%d')`: a time in words of strftime.

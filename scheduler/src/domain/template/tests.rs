@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::{names::*, render::environment, *};
-use crate::domain::reference::{Name, Scope, ShardView, TaskView};
+use crate::domain::reference::{CallbackView, Name, Scope, ShardView, TaskView};
 
 fn scope() -> Scope {
     let output = json!({"db": "orders.db", "rows": 12, "files": ["a b", "it's"], "ok": true, "none": null});
@@ -13,6 +13,7 @@ fn scope() -> Scope {
         params: [("day".to_owned(), "2026-12-01".to_owned())].into(),
         tasks: [("extract-orders".to_owned(), TaskView { state: "FINISHED".to_owned(), output })].into(),
         shard: Some(ShardView { index: 3, count: 16, item: Some("x/y".to_owned()) }),
+        callback: Some(CallbackView { token: "t0".to_owned(), url: "http://b/t0".to_owned() }),
         job_id: "0191".to_owned(),
         job_name: "etl".to_owned(),
         logical_time: DateTime::parse_from_rfc3339("2026-12-01T02:30:00+08:00").expect("a time"),
@@ -40,6 +41,9 @@ fn values_stand_where_they_are_named() {
         ("{% for f in tasks['extract-orders'].output.files %}[{{ f }}]{% endfor %}", "[a b][it's]"),
         ("{{ params.day | replace('-', '') }}\n", "20261201\n"),
         ("{% if shard.index > 2 %}late{% endif %}", "late"),
+        ("{{ callback.url }} {{ callback.token }}", "http://b/t0 t0"),
+        ("{{ 'a b/ü&c=~1.-_' | urlencode }}", "a%20b%2F%C3%BC%26c%3D~1.-_"),
+        ("{{ tasks['extract-orders'].output.files | urlencode }}", "%5B%22a%20b%22%2C%22it%27s%22%5D"),
         ("no marks { } $x {", "no marks { } $x {"),
     ] {
         assert_eq!(check(text).map(|_| ()), Ok(()), "{text}");

@@ -236,7 +236,7 @@ fn over_event(config: &JobConfig, text: &str, path: &Path, problems: &mut Vec<Pr
                 let fault = Fault::new("a callback cannot name tasks", reference.at);
                 fault.suggest("there is event.task, event.state and event.output of the task it tells of")
             }
-            Name::Shard(_) | Name::Unknown(_) => {
+            Name::Shard(_) | Name::Callback(_) | Name::Unknown(_) => {
                 let fault = Fault::new("this name is unknown to a callback", reference.at);
                 fault.suggest("there is event, job, params, logical_time")
             }

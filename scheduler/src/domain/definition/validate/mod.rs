@@ -5,6 +5,7 @@
 
 mod callbacks;
 mod failures;
+mod http;
 mod names;
 mod schedules;
 mod sizes;
@@ -47,7 +48,7 @@ pub fn validate(config: &JobConfig) -> Vec<Problem> {
     } else {
         let graph = graph(&config.tasks, &mut problems);
         for (place, task) in config.tasks.iter().enumerate() {
-            self::task(task, &tasks.index(place), &mut problems);
+            self::task(task, config, &tasks.index(place), &mut problems);
         }
         shards_together(&config.tasks, &mut problems);
         failures::policies(config, &mut problems);
@@ -68,9 +69,9 @@ fn defaults(config: &JobConfig, path: &Path, problems: &mut Vec<Problem>) {
     working_dir(&defaults.working_dir, &path.key("working_dir"), problems);
 }
 
-fn task(task: &TaskConfig, path: &Path, problems: &mut Vec<Problem>) {
+fn task(task: &TaskConfig, config: &JobConfig, path: &Path, problems: &mut Vec<Problem>) {
     names::check("the task", &task.name, &path.key("name"), problems);
-    target(task, path, problems);
+    target(task, config, path, problems);
     sizes::env(&task.env, &path.key("env"), problems);
     working_dir(&task.working_dir, &path.key("working_dir"), problems);
     if let Some(shards) = &task.shards {
@@ -85,13 +86,13 @@ fn task(task: &TaskConfig, path: &Path, problems: &mut Vec<Problem>) {
     }
 }
 
-fn target(task: &TaskConfig, path: &Path, problems: &mut Vec<Problem>) {
+fn target(task: &TaskConfig, config: &JobConfig, path: &Path, problems: &mut Vec<Problem>) {
     let argv = path.key("command").key("argv");
     match &task.target {
         Target::Command(items) if items.is_empty() => {
             let message = format!("task {:?} runs nothing", task.name);
             let problem = Problem::new(path.key("command"), message).about(Part::Missing);
-            problems.push(problem.suggest("set command or shell".to_owned()));
+            problems.push(problem.suggest("set command, shell or http".to_owned()));
         }
         Target::Command(items) => {
             if items[0].is_empty() {
@@ -105,6 +106,10 @@ fn target(task: &TaskConfig, path: &Path, problems: &mut Vec<Problem>) {
             problems.push(Problem::new(path.key("shell"), format!("the script of task {:?} is empty", task.name)));
         }
         Target::Shell(script) => sizes::argument(script, &path.key("shell"), problems),
+        Target::Http(target) => {
+            let timeout = task.timeout.or(config.task_defaults.timeout);
+            http::check(task, target, timeout, path, problems);
+        }
     }
 }
 

@@ -111,7 +111,8 @@ tasks:
             "8:13 task \"join\" needs \"extract-order\", which does not exist | did you mean \"extract-orders\"?",
             "8:28 task \"join\" needs itself",
             "10:19 trigger_rule: \"all_sucess\" is unknown | did you mean \"all_success\"?",
-            "12:5 \"http\" is not supported by this version",
+            "12:5 only one of command, shell, http can be set",
+            "12:12 unknown key \"url\" | did you mean \"urls\"?",
             "13:15 priority: \"101\" is not a whole number from -100 to 100",
             "14:10 env must be a map of names to texts, not a list",
             "15:14 enabled: \"yes\" is neither true nor false",
@@ -181,10 +182,10 @@ fn a_job_without_tasks_and_a_task_without_work_are_refused() {
         problems("name: empty\n"),
         ["1:1 the job has no tasks | a job has at least one task: tasks: [{name: hello, shell: echo hello}]"]
     );
-    assert_eq!(problems(&job("  - name: idle\n")), ["4:5 task \"idle\" runs nothing | set command or shell"]);
+    assert_eq!(problems(&job("  - name: idle\n")), ["4:5 task \"idle\" runs nothing | set command, shell or http"]);
     assert_eq!(
         problems(&job("  - {name: both, shell: x, command: [x]}\n")),
-        ["4:28 only one of command, shell can be set"]
+        ["4:28 only one of command, shell, http can be set"]
     );
     assert_eq!(
         problems(&job("  - {name: a, shell: x, shards: {max_parallel: 2}}\n")),
@@ -493,4 +494,72 @@ fn defaults_of_retry_do_not_forbid_a_task_to_transfer() {
     let source = "name: j\ntask_defaults: {retry: {max_attempts: 3}, when_cut_off: continue}\n\
                   tasks: [{name: a, shell: x, on_failure: transfer}]\n";
     assert_eq!(problems(source), Vec::<String>::new());
+}
+
+#[test]
+fn a_request_is_read_as_it_stands() {
+    let config = one(&job("
+  - name: ask
+    timeout: 1m
+    http:
+      method: PUT
+      urls: [\"http://a/{{ params.day | urlencode }}\", https://b/]
+      headers: {Authorization: \"Bearer {{ params.mode }}\", X-Number: 12}
+      body: '{\"day\": \"{{ params.day }}\"}'
+      connect_timeout: 2s
+      read_timeout: 3s
+      request_timeout: 1m
+      success_when: [200-299, 404]
+      redirects: none
+      max_response_bytes: 4096
+"));
+    let Target::Http(http) = &config.tasks[0].target else { panic!("a request") };
+    assert_eq!(http.urls[1], "https://b/");
+    assert_eq!(http.headers["X-Number"], "12");
+    assert_eq!(http.success_when, ["200-299", "404"]);
+    assert_eq!(http.redirects, Some(crate::domain::definition::Redirects::None));
+    assert_eq!((http.max_response_bytes, http.read_timeout), (Some(4096), Some(std::time::Duration::from_secs(3))));
+    assert_eq!(validate(&config), []);
+}
+
+#[test]
+fn everything_that_is_wrong_with_a_request_is_told_at_once() {
+    let source = job("
+  - name: ask
+    http:
+      method: post
+      urls: [a.example, \"http://me:pw@b/\", \"http://c/{{ params.dya }}\"]
+      header: {}
+      headers: {Host: x, Baton-Job-Id: y, X-A: \"1\", x-a: \"2\", Y: \"a\\nb\"}
+      read_timeout: 0s
+      success_when: [200-299, 2xx]
+      redirects: same
+      max_response_bytes: 1GiB
+    env: {A: b}
+    working_dir: w
+  - name: get
+    http: {method: GET, urls: [], body: x}
+");
+    assert_eq!(
+        problems(&source),
+        [
+            "6:15 method: \"post\" is unknown | did you mean \"POST\"?",
+            "7:14 \"a.example\" is no url that begins with http:// or https://",
+            "7:25 a url holds no user and password; send them in headers.Authorization",
+            "7:57 the job has no param \"dya\" | did you mean \"day\"?",
+            "8:7 unknown key \"header\" | did you mean \"headers\"?",
+            "9:17 the header \"Host\" is written by the runner",
+            "9:26 headers that begin with Baton- are set by Baton",
+            "9:53 the header \"x-a\" stands here twice",
+            "9:66 the value of a header holds no line breaks and no other control characters",
+            "10:21 a timeout of nothing would end everything at once | leave it out to wait for ever",
+            "11:31 \"2xx\" is neither a status from 200 to 599 nor a range such as 200-299",
+            "12:18 redirects: \"same\" is unknown | it is one of none, same_host, any",
+            "13:27 max_response_bytes: \"1GiB\" is not a whole number from 1 to 67108864",
+            "14:11 an http task has no environment | send values in http.headers or http.body",
+            "15:18 an http task runs in no directory",
+            "17:25 task \"get\" asks nowhere | set urls: [\"https://host/path\"]",
+            "17:41 a GET request has no body | leave method out, or set it to POST, PUT or PATCH",
+        ]
+    );
 }

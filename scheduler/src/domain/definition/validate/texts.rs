@@ -5,6 +5,7 @@ use std::{collections::HashMap, ops::Range};
 use super::{
     super::{
         JobConfig, Split, Target, TaskConfig,
+        http::Place,
         limits::PROBLEMS_MAX,
         problem::{Part, Path, Problem, did_you_mean},
     },
@@ -27,8 +28,8 @@ enum Context {
     Param,
     /// A condition or a list of items: no shard yet.
     Task,
-    /// A command or an environment.
-    Attempt { sharded: bool, with_items: bool },
+    /// A command, an environment or a request.
+    Attempt { sharded: bool, with_items: bool, callback: bool },
 }
 
 /// Checks every template and condition of a definition. Without a graph it is not asked what comes before what.
@@ -105,6 +106,18 @@ impl Checker<'_> {
                 self.task_template(item, attempt(task), node, || argv.index(place));
             }
         }
+        if let Target::Http(http) = &task.target {
+            for (place, text) in http.texts() {
+                self.task_template(text, attempt(task), node, || {
+                    let path = path.key("http");
+                    match place {
+                        Place::Url(at) => path.key("urls").index(at),
+                        Place::Header(name) => path.key("headers").key(name.to_owned()),
+                        Place::Body => path.key("body"),
+                    }
+                });
+            }
+        }
         for (name, value) in &task.env {
             self.task_template(value, attempt(task), node, || path.key("env").key(name.clone()));
         }
@@ -172,6 +185,7 @@ impl Checker<'_> {
                     Name::Param(_) => "params",
                     Name::State(_) | Name::Output(_) => "tasks",
                     Name::Shard(_) => "shard",
+                    Name::Callback(_) => "callback",
                     Name::Event(_) => "event",
                     _ => "job",
                 };
@@ -205,6 +219,11 @@ impl Checker<'_> {
             (Name::Shard(field), Context::Attempt { with_items: false, .. }) if field == "item" => {
                 Fault::new("these shards have no items", at).suggest("set shards.items, or use shard.index")
             }
+            (Name::Callback(_), Context::Task | Context::Attempt { callback: false, .. }) => {
+                let message = "there is no callback here";
+                Fault::new(message, at).suggest("set http.wait_for_callback: true on the task")
+            }
+            (Name::Callback(_), Context::Attempt { .. }) => return,
             (Name::LogicalTime | Name::Job(_), _) | (Name::Shard(_), Context::Attempt { .. }) => return,
         };
         self.fault(fault, path);
@@ -244,13 +263,22 @@ impl Checker<'_> {
 
 fn attempt(task: &TaskConfig) -> Context {
     let split = task.shards.as_ref().map(|shards| &shards.split);
-    Context::Attempt { sharded: split.is_some(), with_items: matches!(split, Some(Split::Items(_))) }
+    let callback = task.target.waits_for_callback();
+    Context::Attempt { sharded: split.is_some(), with_items: matches!(split, Some(Split::Items(_))), callback }
 }
 
 fn known(context: Context) -> &'static [&'static str] {
     match context {
         Context::Param => &["logical_time"],
-        Context::Task | Context::Attempt { sharded: false, .. } => &["params", "tasks", "job", "logical_time"],
+        Context::Task | Context::Attempt { sharded: false, callback: false, .. } => {
+            &["params", "tasks", "job", "logical_time"]
+        }
+        Context::Attempt { sharded: false, callback: true, .. } => {
+            &["params", "tasks", "callback", "job", "logical_time"]
+        }
+        Context::Attempt { sharded: true, callback: true, .. } => {
+            &["params", "tasks", "shard", "callback", "job", "logical_time"]
+        }
         Context::Attempt { sharded: true, .. } => &["params", "tasks", "shard", "job", "logical_time"],
     }
 }
