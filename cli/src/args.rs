@@ -6,8 +6,8 @@ use clap::{ArgAction, Parser, Subcommand, ValueEnum};
 
 use crate::{
     commands::{
-        apply, calendar, completion, delete, describe, dev, drain, errors, explain, get, init, logs, next, restore,
-        resume, run, schedule, switch, terminate, validate, watch,
+        apply, backfill, calendar, completion, delete, describe, dev, drain, errors, explain, get, import, init, logs,
+        next, restore, resume, run, schedule, switch, terminate, validate, watch,
     },
     output::{Format, time::TimeMode},
     selector,
@@ -115,6 +115,10 @@ pub enum Command {
     Disable(switch::DisableArgs),
     /// Switch schedules of a job config on again.
     Enable(switch::EnableArgs),
+    /// Make jobs for the fires of a schedule that lie in the past.
+    Backfill(backfill::Args),
+    /// Turn what other schedulers have into job files.
+    Import(import::Args),
     /// Store, read and delete calendars: lists of dates on which schedules do not fire.
     Calendar(calendar::Args),
     /// Let a runner or a scheduler finish what it has and take nothing new.

@@ -11,10 +11,11 @@ use std::{
 // The table of calls below names nearly every message there is.
 #[allow(clippy::wildcard_imports)]
 use baton::v1::{
-    calendar_service_client::CalendarServiceClient, command_service_client::CommandServiceClient,
-    job_config_service_client::JobConfigServiceClient, job_service_client::JobServiceClient,
-    log_service_client::LogServiceClient, runner_service_client::RunnerServiceClient,
-    schedule_service_client::ScheduleServiceClient, scheduler_service_client::SchedulerServiceClient, *,
+    backfill_service_client::BackfillServiceClient, calendar_service_client::CalendarServiceClient,
+    command_service_client::CommandServiceClient, job_config_service_client::JobConfigServiceClient,
+    job_service_client::JobServiceClient, log_service_client::LogServiceClient,
+    runner_service_client::RunnerServiceClient, schedule_service_client::ScheduleServiceClient,
+    scheduler_service_client::SchedulerServiceClient, *,
 };
 use tonic::{
     Request, Response, Status, Streaming,
@@ -93,6 +94,7 @@ impl Client {
     }
 
     services! {
+        backfills: BackfillServiceClient;
         calendars: CalendarServiceClient;
         commands: CommandServiceClient;
         configs: JobConfigServiceClient;
@@ -112,6 +114,10 @@ impl Client {
         delete: configs, DeleteRequest => DeleteResponse;
         disable: configs, DisableRequest => DisableResponse;
         enable: configs, EnableRequest => EnableResponse;
+        create_backfill: backfills, CreateBackfillRequest => CreateBackfillResponse;
+        get_backfill: backfills, GetBackfillRequest => GetBackfillResponse;
+        list_backfills: backfills, ListBackfillsRequest => ListBackfillsResponse;
+        cancel_backfill: backfills, CancelBackfillRequest => CancelBackfillResponse;
         apply_calendars: calendars, ApplyCalendarsRequest => ApplyCalendarsResponse;
         get_calendar: calendars, GetCalendarRequest => GetCalendarResponse;
         list_calendars: calendars, ListCalendarsRequest => ListCalendarsResponse;

@@ -68,6 +68,8 @@ async fn dispatch(command: Command, context: &Context) -> Result<Exit, Error> {
         Command::Schedule(args) => commands::schedule::run(context, args).await,
         Command::Enable(args) => commands::switch::enable(context, args).await,
         Command::Disable(args) => commands::switch::disable(context, args).await,
+        Command::Backfill(args) => commands::backfill::run(context, args).await,
+        Command::Import(args) => commands::import::run(context, args),
         Command::Calendar(args) => commands::calendar::run(context, args).await,
         Command::Drain(args) => commands::drain::run(context, args).await,
         Command::Resume(args) => commands::resume::run(context, args).await,

@@ -6,6 +6,31 @@ CREATE TABLE after_end (
     ended_at bigint NOT NULL,
     PRIMARY KEY (job_config_id, name)
     );
+CREATE TABLE backfill (
+    id blob NOT NULL PRIMARY KEY,
+    job_config_id blob NOT NULL,
+    namespace text NOT NULL,
+    name text NOT NULL,
+    schedule text NOT NULL,
+    -- What the schedule said when it was asked for, and where its intervals count from.
+    spec text NOT NULL,
+    anchor_at bigint NOT NULL,
+    from_at bigint NOT NULL,
+    to_at bigint NOT NULL,
+    max_parallel integer NOT NULL,
+    again boolean NOT NULL,
+    state text NOT NULL CHECK (state IN ('RUNNING', 'DONE', 'CANCELLED')),
+    reason text NOT NULL DEFAULT '',
+    -- The next fire to look at; null when all have been.
+    next_at bigint,
+    total bigint NOT NULL,
+    made bigint NOT NULL DEFAULT 0,
+    passed_over bigint NOT NULL DEFAULT 0,
+    created_at bigint NOT NULL,
+    ended_at bigint
+    );
+CREATE INDEX backfill_of_config ON backfill (namespace, name, id);
+CREATE INDEX backfill_running ON backfill (job_config_id, id) WHERE state = 'RUNNING';
 CREATE TABLE calendar (
     namespace text NOT NULL,
     name text NOT NULL,
@@ -112,7 +137,7 @@ CREATE TABLE job (
     tasks_total integer NOT NULL,
     tasks_ended integer NOT NULL DEFAULT 0,
     tasks_failed integer NOT NULL DEFAULT 0,
-    seq bigint NOT NULL DEFAULT 1, warn_at bigint, warned_at bigint, cause text, parent_job_id blob, parent_task_id blob, parent_attempt integer, depth integer NOT NULL DEFAULT 0, logical_at bigint, logical_zone text,
+    seq bigint NOT NULL DEFAULT 1, warn_at bigint, warned_at bigint, cause text, parent_job_id blob, parent_task_id blob, parent_attempt integer, depth integer NOT NULL DEFAULT 0, logical_at bigint, logical_zone text, backfill_id blob,
     CHECK (tasks_ended <= tasks_total)
     );
 CREATE INDEX job_deadline ON job (deadline_at) WHERE deadline_at IS NOT NULL AND state = 'RUNNING';
@@ -120,6 +145,7 @@ CREATE UNIQUE INDEX job_fire ON job (job_config_id, schedule, fire_time, rerun_n
     WHERE fire_time IS NOT NULL;
 CREATE INDEX job_live_of_config ON job (job_config_id)
     WHERE state IN ('CREATED', 'RUNNING', 'TERMINATING');
+CREATE INDEX job_of_backfill ON job (backfill_id, state) WHERE backfill_id IS NOT NULL;
 CREATE INDEX job_of_config ON job (namespace, name, id);
 CREATE INDEX job_of_parent ON job (parent_job_id, id) WHERE parent_job_id IS NOT NULL;
 CREATE UNIQUE INDEX job_of_task ON job (parent_task_id, parent_attempt) WHERE parent_task_id IS NOT NULL;

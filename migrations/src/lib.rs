@@ -17,6 +17,7 @@ mod m0008_attempts;
 mod m0009_sub_jobs;
 mod m0010_callbacks;
 mod m0013_boots;
+mod m0014_backfills;
 mod m0101_logs;
 
 /// The changes of the main database, in order.
@@ -37,6 +38,7 @@ impl MigratorTrait for Migrator {
             Box::new(m0009_sub_jobs::Migration),
             Box::new(m0010_callbacks::Migration),
             Box::new(m0013_boots::Migration),
+            Box::new(m0014_backfills::Migration),
         ]
     }
 }

@@ -37,7 +37,7 @@ pub(super) async fn measure(backend: Backend, settings: &Settings) -> anyhow::Re
 }
 
 /// The seconds of CPU that a process has taken.
-fn cpu(pid: i32) -> anyhow::Result<f64> {
+pub(super) fn cpu(pid: i32) -> anyhow::Result<f64> {
     // By the scheduler of the kernel, in nanoseconds: the ticks of /proc/PID/stat are too coarse for an idle process.
     let mut total = 0.0;
     for task in fs::read_dir(format!("/proc/{pid}/task"))? {

@@ -5,8 +5,10 @@ mod echo;
 mod expand;
 mod fan;
 mod idle;
+mod next;
 mod noop;
 mod queue;
+mod schedules;
 mod single;
 
 use baton_tests::Backend;
@@ -36,12 +38,32 @@ pub(crate) enum Workload {
     P5,
     /// A job of 10,000 tasks: apply and expand
     P8,
+    /// 1,000,000 stored schedules, of which 100 a second are due
+    SchedulesMillion,
+    /// 5,000 schedules due in one second, with 1, 2 and 3 schedulers
+    SchedulesBurst,
+    /// A schedule that fires every second on an idle system
+    SchedulesSecond,
+    /// When a schedule fires next: typical expressions, and the worst
+    Next,
 }
 
 impl Workload {
     /// All of them.
-    pub(crate) const ALL: [Self; 8] =
-        [Self::P3, Self::P4, Self::Idle, Self::Queue, Self::P1, Self::P2, Self::P5, Self::P8];
+    pub(crate) const ALL: [Self; 12] = [
+        Self::P3,
+        Self::P4,
+        Self::Idle,
+        Self::Queue,
+        Self::P1,
+        Self::P2,
+        Self::P5,
+        Self::P8,
+        Self::SchedulesMillion,
+        Self::SchedulesBurst,
+        Self::SchedulesSecond,
+        Self::Next,
+    ];
 
     /// Those that every change is measured by.
     pub(crate) const CORE: [Self; 4] = [Self::P3, Self::P4, Self::Idle, Self::Queue];
@@ -63,6 +85,10 @@ impl Workload {
             Self::P8 => expand::measure(backend, settings).await,
             Self::Idle => idle::measure(backend, settings).await,
             Self::Queue => queue::measure(backend, settings).await,
+            Self::SchedulesMillion => schedules::million(backend, settings).await,
+            Self::SchedulesBurst => schedules::burst(backend, settings).await,
+            Self::SchedulesSecond => schedules::every_second(backend, settings).await,
+            Self::Next => Ok(next::measure(backend, settings)),
         }
     }
 }

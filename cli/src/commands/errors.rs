@@ -39,6 +39,10 @@ macro_rules! entries {
 const ENTRIES: &[Entry] = entries! {
     AMBIGUOUS_ID (INVALID_ARGUMENT) "the part of an id that was given fits several things, which the message lists"
         => "give more digits of the one that is meant, or all of them";
+    BACKFILL_ENDED (FAILED_PRECONDITION) "the backfill has ended, and what was asked for needs one that has not"
+        => "see how far it came: `baton get backfill ID`";
+    BACKFILL_NOT_FOUND (NOT_FOUND) "no backfill has this id"
+        => "see `baton get backfills`";
     BUSY (RESOURCE_EXHAUSTED) "more waits for the scheduler than it takes in"
         => "try again in a moment; when it goes on, add a scheduler or send less at once";
     CALENDAR_IN_USE (FAILED_PRECONDITION) "schedules name the calendar that was to be deleted; the message says which"

@@ -1,6 +1,7 @@
 //! One file a command: what it takes, and what it does.
 
 pub mod apply;
+pub mod backfill;
 pub mod calendar;
 pub mod completion;
 pub mod delete;
@@ -10,6 +11,7 @@ pub mod drain;
 pub mod errors;
 pub mod explain;
 pub mod get;
+pub mod import;
 pub mod init;
 pub mod logs;
 pub mod next;

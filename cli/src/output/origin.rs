@@ -18,5 +18,6 @@ pub fn words(job: &Job) -> String {
         TriggerKind::SubJob => of("sub-job"),
         TriggerKind::AfterJobs => "after jobs".to_owned(),
         TriggerKind::Callback => of("callback"),
+        TriggerKind::Backfill => format!("backfill {} of schedule {}", short_id(&job.backfill_id), job.schedule),
     }
 }

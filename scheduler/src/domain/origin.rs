@@ -23,11 +23,14 @@ pub enum Trigger {
     AfterJobs,
     /// A callback of another job.
     Callback,
+    /// A backfill: a fire of a schedule that was made up for on request.
+    Backfill,
 }
 
 impl Trigger {
     /// Every kind.
-    pub const ALL: [Self; 5] = [Self::Manual, Self::Schedule, Self::SubJob, Self::AfterJobs, Self::Callback];
+    pub const ALL: [Self; 6] =
+        [Self::Manual, Self::Schedule, Self::SubJob, Self::AfterJobs, Self::Callback, Self::Backfill];
 
     /// The word that the database uses.
     pub fn word(self) -> &'static str {
@@ -37,6 +40,7 @@ impl Trigger {
             Self::SubJob => "SUB_JOB",
             Self::AfterJobs => "AFTER_JOBS",
             Self::Callback => "CALLBACK",
+            Self::Backfill => "BACKFILL",
         }
     }
 

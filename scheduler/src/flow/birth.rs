@@ -57,6 +57,15 @@ pub(super) enum Cause {
         /// It has to wait its turn.
         waiting: bool,
     },
+    /// A fire that lies in the past is made up for.
+    Backfill {
+        backfill: Uuid,
+        key: String,
+        fire_time: Timestamp,
+        zone: Zone,
+        /// 0, or one more than the number of the newest job of this fire.
+        rerun_no: u32,
+    },
     /// A `job` task.
     #[expect(dead_code, reason = "`job` tasks come next")]
     SubJob {
@@ -81,7 +90,7 @@ pub(super) fn bear(
     let now = work.now;
     let logical_time = match &cause {
         Cause::Request => Zone::utc().time(now),
-        Cause::Schedule { fire_time, zone, .. } => zone.time(*fire_time),
+        Cause::Schedule { fire_time, zone, .. } | Cause::Backfill { fire_time, zone, .. } => zone.time(*fire_time),
         Cause::SubJob { logical, .. } => Zone::parse(&logical.zone).unwrap_or_else(|_| Zone::utc()).time(logical.at),
     };
     let Kin { config, version, namespace, name, plan } = kin;
@@ -105,6 +114,8 @@ pub(super) fn bear(
         trigger: Trigger::Manual,
         schedule: None,
         fire_time: None,
+        rerun_no: 0,
+        backfill_id: None,
         parent: None,
         depth: 0,
         logical: None,
@@ -122,6 +133,11 @@ pub(super) fn bear(
         Cause::Schedule { key, fire_time, waiting, .. } => {
             row.trigger = Trigger::Schedule;
             (row.schedule, row.fire_time, row.waiting) = (Some(key), Some(fire_time), waiting);
+        }
+        Cause::Backfill { backfill, key, fire_time, rerun_no, .. } => {
+            row.trigger = Trigger::Backfill;
+            (row.schedule, row.fire_time) = (Some(key), Some(fire_time));
+            (row.rerun_no, row.backfill_id) = (rerun_no, Some(backfill));
         }
         Cause::SubJob { parent: (job, task, attempt), depth, logical, deadline_at } => {
             row.trigger = Trigger::SubJob;

@@ -1,5 +1,6 @@
 //! What happens: the engine and the stations of a task, in order.
 
+mod backfill;
 mod batch;
 mod birth;
 mod calendars;

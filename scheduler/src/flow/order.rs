@@ -3,7 +3,8 @@
 use uuid::Uuid;
 
 use super::request::{
-    Applied, Apply, Caller, Delete, DeleteCalendar, Error, PutCalendar, PutCalendars, Run, Switch, Terminate,
+    Applied, Apply, Backfill, Caller, CancelBackfill, Delete, DeleteCalendar, Error, PutCalendar, PutCalendars, Run,
+    Switch, Terminate,
 };
 
 /// Something asked for.
@@ -14,6 +15,8 @@ pub(super) enum Order {
     Terminate(Terminate),
     Delete(Delete),
     Switch(Switch),
+    Backfill(Backfill),
+    CancelBackfill(CancelBackfill),
     PutCalendars(PutCalendars),
     DeleteCalendar(DeleteCalendar),
     DrainRunner { runner: String, drained: bool, reason: String },
@@ -44,6 +47,11 @@ impl Order {
         matches!(self, Self::Apply(_) | Self::Delete(_) | Self::Switch(_))
     }
 
+    /// Whether the next turn has more to do because of it: schedules to be planned anew, or jobs to be made.
+    pub(super) fn goes_on(&self) -> bool {
+        matches!(self, Self::PutCalendars(_) | Self::Backfill(_))
+    }
+
     /// The runner it is about.
     pub(super) fn runner(&self) -> Option<&str> {
         match self {
@@ -64,6 +72,8 @@ impl Order {
             Self::Terminate(order) => Some(("Terminate", &order.caller)),
             Self::Delete(order) => Some(("Delete", &order.caller)),
             Self::Switch(order) => Some(("Switch", &order.caller)),
+            Self::Backfill(order) => Some(("Backfill", &order.caller)),
+            Self::CancelBackfill(order) => Some(("CancelBackfill", &order.caller)),
             Self::PutCalendars(order) => Some(("PutCalendars", &order.caller)),
             Self::DeleteCalendar(order) => Some(("DeleteCalendar", &order.caller)),
             Self::DrainRunner { .. } | Self::DrainScheduler { .. } => None,
@@ -83,6 +93,8 @@ impl Order {
             }
             Self::Run(order) => vec![(order.namespace.clone(), order.name.clone())],
             Self::Delete(order) => vec![(order.namespace.clone(), order.name.clone())],
+            Self::Backfill(order) => vec![(order.namespace.clone(), order.name.clone())],
+            Self::CancelBackfill(order) => vec![(order.namespace.clone(), order.name.clone())],
             Self::Switch(order) => vec![(order.namespace.clone(), order.name.clone())],
             _ => Vec::new(),
         }
@@ -92,11 +104,13 @@ impl Order {
     pub(super) fn failed(&self, error: Error) -> OrderAnswer {
         match self {
             Self::Apply(_) => OrderAnswer::Applied(Err(error)),
-            Self::Run(_) => OrderAnswer::Job(Err(error)),
+            Self::Run(_) | Self::Backfill(_) => OrderAnswer::Job(Err(error)),
             Self::PutCalendars(_) => OrderAnswer::Calendars(Err(error)),
-            Self::Terminate(_) | Self::Delete(_) | Self::Switch(_) | Self::DeleteCalendar(_) => {
-                OrderAnswer::Count(Err(error))
-            }
+            Self::Terminate(_)
+            | Self::Delete(_)
+            | Self::Switch(_)
+            | Self::DeleteCalendar(_)
+            | Self::CancelBackfill(_) => OrderAnswer::Count(Err(error)),
             Self::DrainRunner { .. } | Self::DrainScheduler { .. } => OrderAnswer::Done(Err(error)),
         }
     }

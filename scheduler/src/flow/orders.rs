@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 use uuid::Uuid;
 
 use super::{
+    backfill,
     batch::Context,
     birth::{self, Cause, Kin},
     calendars,
@@ -128,7 +129,7 @@ fn recall(order: &Order, kept: &str) -> OrderAnswer {
     match order {
         Order::Apply(_) => OrderAnswer::Applied(serde_json::from_str(kept).map_err(unreadable)),
         Order::PutCalendars(_) => OrderAnswer::Calendars(serde_json::from_str(kept).map_err(unreadable)),
-        Order::Run(_) => OrderAnswer::Job(serde_json::from_str(kept).map_err(unreadable)),
+        Order::Run(_) | Order::Backfill(_) => OrderAnswer::Job(serde_json::from_str(kept).map_err(unreadable)),
         _ => OrderAnswer::Count(serde_json::from_str(kept).map_err(unreadable)),
     }
 }
@@ -146,6 +147,8 @@ async fn carry_out(
         Order::Terminate(order) => OrderAnswer::Count(terminate(tx, work, order).await?),
         Order::Delete(order) => OrderAnswer::Count(delete(tx, work.now, order, configs).await?),
         Order::Switch(order) => OrderAnswer::Count(switch::pass(tx, work.now, order, configs).await?),
+        Order::Backfill(order) => OrderAnswer::Job(backfill::begin(tx, work.now, order, configs).await?),
+        Order::CancelBackfill(order) => OrderAnswer::Count(backfill::cancel(tx, work.now, order).await?),
         Order::PutCalendars(order) => OrderAnswer::Calendars(Ok(calendars::put(tx, work.now, order).await?)),
         Order::DeleteCalendar(order) => OrderAnswer::Count(calendars::delete(tx, order).await?),
         Order::DrainRunner { runner, drained, reason } => {

@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use uuid::Uuid;
 
-pub use self::schedules::{DeleteCalendar, Position, PutCalendar, PutCalendars, Switch};
+pub use self::schedules::{Backfill, CancelBackfill, DeleteCalendar, Position, PutCalendar, PutCalendars, Switch};
 use crate::domain::definition::JobConfig;
 
 /// Who asks, and how a repetition of the same request is known.

@@ -1,5 +1,6 @@
 //! The engine with a runner played by the test, on each database.
 
+mod backfills;
 mod clocks;
 mod explain;
 mod graphs;

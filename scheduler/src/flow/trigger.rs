@@ -18,7 +18,7 @@ use super::{
     calendars::Calendars,
     ending::{self, cut},
     plan::{Plan, Plans},
-    replan,
+    replan::{self, SWITCHED_OFF},
     schedules::{park, wait_for},
     work::Work,
 };
@@ -57,6 +57,8 @@ pub(super) struct Claims {
     changed: Vec<(String, String, i64)>,
     /// There may be more of them.
     pub more: bool,
+    /// There may be more schedules that are planned by former dates of a calendar.
+    pub more_outdated: bool,
     /// There may be more schedules that were planned by a clock that was ahead.
     pub more_ahead: bool,
 }
@@ -107,7 +109,7 @@ pub(super) async fn claim(
         for (namespace, name, revision) in &claims.changed {
             outdated.extend(store::calendar::outdated(tx, (namespace, name, *revision), SCHEDULES_MAX).await?);
         }
-        claims.more |= !outdated.is_empty();
+        claims.more_outdated = !outdated.is_empty();
         claimed.extend(store::schedule::claim_these(tx, &outdated).await?);
     }
     let in_time = claimed.len();
@@ -165,7 +167,7 @@ pub(super) async fn pass(tx: &Tx, work: &mut Work, claims: Claims) -> Result<(),
     configs.extend(schedules.iter().map(|ready| ready.config.id));
     let configs: Vec<Uuid> = configs.into_iter().collect();
     let mut live = store::schedule::live(tx, &configs).await?;
-    for job in work.newborn() {
+    for job in work.newborn().filter(|job| job.row.backfill_id.is_none()) {
         live.entry(job.row.job_config_id).or_default().active += 1;
     }
     for config in &held {
@@ -206,19 +208,27 @@ pub(super) async fn pass(tx: &Tx, work: &mut Work, claims: Claims) -> Result<(),
         })
         .collect();
     let fired = store::schedule::fired(tx, &due).await?;
+    let mut tellers: BTreeMap<Uuid, (Config, Arc<Plan>)> = BTreeMap::new();
     for (place, turn) in decided {
         let row = &mut rows[place];
         let live = live.entry(row.job_config_id).or_default();
-        let (config, plan, before) = (turn.config.clone(), turn.plan.clone(), missed.len());
+        if !turn.plan.config.callbacks.is_empty() {
+            tellers.insert(row.job_config_id, (turn.config.clone(), turn.plan.clone()));
+        }
         turn.fire(tx, work, row, live, &fired, &mut missed).await?;
-        work.missed(&config, &plan, &missed[before..]);
     }
     store::schedule::put(tx, &rows).await?;
     store::calendar::put_uses(tx, &anew, &uses).await?;
     for (namespace, name, revision) in &changed {
         store::calendar::settle(tx, (namespace, name, *revision)).await?;
     }
-    store::schedule::record(tx, &missed, now).await
+    // Fires that follow others which made no job either, for the same reason, are no news.
+    for fires in store::schedule::record(tx, &missed, now).await? {
+        if let Some((config, plan)) = tellers.get(&fires.job_config_id).filter(|_| fires.reason != SWITCHED_OFF) {
+            work.missed(config, plan, std::slice::from_ref(&fires));
+        }
+    }
+    Ok(())
 }
 
 /// What a claimed schedule comes to before overlap is asked.

@@ -13,6 +13,7 @@ use tracing::debug;
 use uuid::Uuid;
 
 use super::{
+    backfill,
     batch::{Agenda, Context, Input, Output, Reset},
     data::Data,
     dispatcher, expander, gates,
@@ -60,6 +61,12 @@ async fn run(context: &mut Context, input: &Input) -> Result<Output, store::Erro
         fires = trigger::claim(&tx, &mut context.plans, search, &except).await?;
         more_due = fires.more;
         output.more_ahead = fires.more_ahead;
+        output.more |= fires.more_outdated;
+    }
+
+    let mut backfills = backfill::Claims::default();
+    if input.fire && (input.job_ended || input.look.is_some()) {
+        backfills = backfill::claim(&tx, &mut context.plans).await?;
     }
 
     let mut silent = Vec::new();
@@ -109,6 +116,7 @@ async fn run(context: &mut Context, input: &Input) -> Result<Output, store::Erro
 
     output.orders = orders::pass(&tx, context, &mut work, &input.orders, claims, configs).await?;
     trigger::pass(&tx, &mut work, fires).await?;
+    output.more |= backfill::pass(&tx, &mut work, backfills).await?;
     dispatcher::pass(&tx, context, &mut work, input, &runners, &held, &mut output).await?;
     reaper::pass(&tx, context, &mut work, input.sweep, &silent, &runners, &mut output).await?;
     transfer::pass(&tx, &context.timing, &mut work, &stranded).await?;
@@ -152,8 +160,7 @@ async fn run(context: &mut Context, input: &Input) -> Result<Output, store::Erro
         let due = store::schedule::next_due(&tx).await?.map(|due| due.max(again));
         output.agenda = Some(Agenda { due, waiters: store::schedule::waiters(&tx).await? });
     }
-    // Schedules whose calendar changed are planned anew by the next turn.
-    output.more |= input.orders.iter().any(|order| matches!(order, Order::PutCalendars(_)));
+    output.more |= input.orders.iter().any(Order::goes_on);
     let drains = input.orders.iter().any(Order::is_drain);
     if context.clustered && (left || elsewhere || drains) {
         store::scheduler::wake_others(&tx).await?;

@@ -109,7 +109,7 @@ impl Api {
     }
 }
 
-fn one(field: &'static str, kind: Kind, part: &str, found: Found) -> Result<Uuid, Error> {
+pub(super) fn one(field: &'static str, kind: Kind, part: &str, found: Found) -> Result<Uuid, Error> {
     match found {
         Found::One(id) => Ok(id),
         Found::None => Err(Error::not_found(kind, part)),

@@ -145,6 +145,8 @@ pub(crate) fn job(job: read::Job) -> v1::Job {
         stopping: job.stopping,
         schedule: job.schedule.unwrap_or_default(),
         fire_time: job.fire_time.map(timestamp),
+        backfill_id: job.backfill_id.map(|id| id.to_string()).unwrap_or_default(),
+        rerun: job.rerun_no,
         parent_job_id: job.parent.map(|parent| parent.job.to_string()).unwrap_or_default(),
         parent_task_id: parent_task.map(|(task, _)| task.to_string()).unwrap_or_default(),
         parent_attempt: parent_task.map_or(0, |(_, attempt)| attempt),
@@ -158,6 +160,7 @@ fn trigger(trigger: Trigger) -> v1::TriggerKind {
         Trigger::SubJob => v1::TriggerKind::SubJob,
         Trigger::AfterJobs => v1::TriggerKind::AfterJobs,
         Trigger::Callback => v1::TriggerKind::Callback,
+        Trigger::Backfill => v1::TriggerKind::Backfill,
     }
 }
 

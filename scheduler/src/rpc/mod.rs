@@ -1,6 +1,7 @@
 //! What is said: messages become values, answers become messages.
 
 mod api;
+mod backfills;
 mod calendars;
 mod caller;
 mod commands;

@@ -238,7 +238,7 @@ fn understood(
     schedule::Schedule::new(spec, identity, created, calendars).map_err(told)
 }
 
-fn fires(preview: &Preview) -> Vec<PreviewedFire> {
+pub(super) fn fires(preview: &Preview) -> Vec<PreviewedFire> {
     let shown = preview.fires.iter().map(|fire| PreviewedFire {
         time: Some(convert::timestamp(fire.time)),
         local: fire.local.clone(),

@@ -62,11 +62,20 @@ pub(crate) enum Kind {
     Runner,
     Scheduler,
     Calendar,
+    Backfill,
 }
 
 impl Kind {
-    const ALL: [Self; 7] =
-        [Self::JobConfig, Self::Version, Self::Job, Self::Task, Self::Runner, Self::Scheduler, Self::Calendar];
+    const ALL: [Self; 8] = [
+        Self::JobConfig,
+        Self::Version,
+        Self::Job,
+        Self::Task,
+        Self::Runner,
+        Self::Scheduler,
+        Self::Calendar,
+        Self::Backfill,
+    ];
 
     fn words(self) -> &'static str {
         match self {
@@ -77,6 +86,7 @@ impl Kind {
             Self::Runner => "runner",
             Self::Scheduler => "scheduler",
             Self::Calendar => "calendar",
+            Self::Backfill => "backfill",
         }
     }
 
@@ -89,6 +99,7 @@ impl Kind {
             Self::Runner => "RUNNER_NOT_FOUND",
             Self::Scheduler => "SCHEDULER_NOT_FOUND",
             Self::Calendar => "CALENDAR_NOT_FOUND",
+            Self::Backfill => "BACKFILL_NOT_FOUND",
         }
     }
 
@@ -102,6 +113,7 @@ impl Kind {
             Self::Runner => "`baton get runners` lists what there is",
             Self::Scheduler => "`baton get schedulers` lists what there is",
             Self::Calendar => "`baton calendar get` lists what there is",
+            Self::Backfill => "`baton get backfills` lists what there is",
         }
     }
 }

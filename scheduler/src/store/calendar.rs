@@ -129,8 +129,10 @@ pub async fn pending(tx: &Tx, limit: u32) -> Result<Vec<(String, String, i64)>, 
 
 /// Schedules that are planned by dates of a calendar from before this revision.
 pub async fn outdated(tx: &Tx, (namespace, name, revision): (&str, &str, i64), limit: u32) -> Result<Vec<Uuid>, Error> {
-    let text = "SELECT schedule_id FROM calendar_use WHERE namespace = :namespace AND calendar = :name
-                AND revision < :revision LIMIT :limit";
+    // One that is parked is planned anew when it is applied again.
+    let text = "SELECT schedule_id FROM calendar_use JOIN schedule ON schedule.id = calendar_use.schedule_id
+                WHERE calendar_use.namespace = :namespace AND calendar_use.calendar = :name
+                    AND calendar_use.revision < :revision AND schedule.state <> 'PARKED' LIMIT :limit";
     let params = [
         ("namespace", namespace.into()),
         ("name", name.into()),
@@ -145,8 +147,9 @@ pub async fn outdated(tx: &Tx, (namespace, name, revision): (&str, &str, i64), l
 pub async fn settle(tx: &Tx, (namespace, name, revision): (&str, &str, i64)) -> Result<(), Error> {
     let text =
         "UPDATE calendar SET pending = :pending WHERE namespace = :namespace AND name = :name AND revision = :revision
-                AND NOT EXISTS (SELECT 1 FROM calendar_use WHERE calendar_use.namespace = :namespace
-                    AND calendar_use.calendar = :name AND calendar_use.revision < :revision)";
+                AND NOT EXISTS (SELECT 1 FROM calendar_use JOIN schedule ON schedule.id = calendar_use.schedule_id
+                    WHERE calendar_use.namespace = :namespace AND calendar_use.calendar = :name
+                        AND calendar_use.revision < :revision AND schedule.state <> 'PARKED')";
     let params = [
         ("pending", false.into()),
         ("namespace", namespace.into()),

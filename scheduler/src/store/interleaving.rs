@@ -114,6 +114,8 @@ fn a_job() -> JobRow {
         trigger: Trigger::Manual,
         schedule: None,
         fire_time: None,
+        rerun_no: 0,
+        backfill_id: None,
         parent: None,
         depth: 0,
         logical: None,

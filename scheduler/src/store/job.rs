@@ -55,6 +55,10 @@ pub struct JobRow {
     pub schedule: Option<String>,
     /// The instant a schedule made it for.
     pub fire_time: Option<Timestamp>,
+    /// Which of the jobs of that fire it is: 0 for the one that the schedule made.
+    pub rerun_no: u32,
+    /// The backfill that made it.
+    pub backfill_id: Option<Uuid>,
     /// The job it is a consequence of.
     pub parent: Option<Parent>,
     /// How many jobs one after the other led to it.
@@ -80,7 +84,7 @@ pub struct JobRow {
 }
 
 const COLUMNS: &str = "id, job_config_id, version, namespace, name, labels, state, reason, params, created_at,
-    started_at, ended_at, deadline_at, warn_at, warned_at, trigger_kind, cause, schedule, fire_time, parent_job_id, parent_task_id,
+    started_at, ended_at, deadline_at, warn_at, warned_at, trigger_kind, cause, schedule, fire_time, rerun_no, backfill_id, parent_job_id, parent_task_id,
     parent_attempt, depth, logical_at, logical_zone, waiting, stopping, timed_out, expanded, tasks_total, tasks_ended,
     tasks_failed, seq";
 
@@ -156,6 +160,8 @@ pub async fn insert(tx: &Tx, jobs: &[&JobRow]) -> Result<(), Error> {
         text("cause").nullable(),
         text("schedule").nullable(),
         bigint("fire_time").nullable(),
+        int("rerun_no"),
+        uuid("backfill_id").nullable(),
         uuid("parent_job_id").nullable(),
         uuid("parent_task_id").nullable(),
         int("parent_attempt").nullable(),
@@ -190,6 +196,8 @@ pub async fn insert(tx: &Tx, jobs: &[&JobRow]) -> Result<(), Error> {
             cause(job.trigger).into(),
             job.schedule.clone().into(),
             job.fire_time.map(|at| at.0).into(),
+            job.rerun_no.cast_signed().into(),
+            job.backfill_id.into(),
             job.parent.map(|parent| parent.job).into(),
             job.parent.and_then(|parent| parent.task).map(|(task, _)| task).into(),
             job.parent.and_then(|parent| parent.task).map(|(_, attempt)| attempt.cast_signed()).into(),
@@ -207,11 +215,11 @@ pub async fn insert(tx: &Tx, jobs: &[&JobRow]) -> Result<(), Error> {
     }
     let text = "WITH {input} INSERT INTO job (id, job_config_id, version, namespace, name, labels, state, reason,
                     params, created_at, started_at, ended_at, deadline_at, warn_at, trigger_kind, cause, schedule, fire_time,
-                    parent_job_id, parent_task_id, parent_attempt, depth, logical_at, logical_zone, waiting, stopping,
+                    rerun_no, backfill_id, parent_job_id, parent_task_id, parent_attempt, depth, logical_at, logical_zone, waiting, stopping,
                     expanded, tasks_total, tasks_ended, tasks_failed, seq)
                 SELECT id, job_config_id, version, namespace, name, labels, state, reason, params, created_at,
-                    started_at, ended_at, deadline_at, warn_at, trigger_kind, cause, schedule, fire_time, parent_job_id,
-                    parent_task_id, parent_attempt, depth, logical_at, logical_zone, waiting, stopping, expanded,
+                    started_at, ended_at, deadline_at, warn_at, trigger_kind, cause, schedule, fire_time, rerun_no, backfill_id,
+                    parent_job_id, parent_task_id, parent_attempt, depth, logical_at, logical_zone, waiting, stopping, expanded,
                     tasks_total, tasks_ended, tasks_failed, seq
                 FROM input";
     tx.execute(input.statement(tx.backend(), text, &[])).await?;
@@ -313,6 +321,8 @@ fn read(row: &QueryResult) -> Result<JobRow, Error> {
             .ok_or_else(|| unreadable("job", id, "what made it is not a word of ours"))?,
         schedule: row.column("schedule")?,
         fire_time: row.time("fire_time")?,
+        rerun_no: row.number("rerun_no")?,
+        backfill_id: row.column("backfill_id")?,
         parent: parent.map(|job| Parent { job, task: task.zip(attempt.map(i32::cast_unsigned)) }),
         depth: row.number("depth")?,
         logical: row.time("logical_at")?.zip(zone).map(|(at, zone)| Logical { at, zone }),

@@ -1,6 +1,7 @@
 //! What is written. Each question and each transition has a named function; rows turn into domain values at the door.
 
 pub mod attempt;
+pub mod backfill;
 pub mod calendar;
 pub mod callback;
 pub mod config;

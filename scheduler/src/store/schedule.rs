@@ -128,17 +128,19 @@ const LIVE: &str = "('CREATED', 'RUNNING', 'TERMINATING')";
 /// The jobs of configs that have not ended. Complete for as long as the configs are locked.
 pub async fn live_jobs(tx: &Tx, configs: &[Uuid]) -> Result<Vec<Uuid>, Error> {
     let text = format!(
-        "WITH {{input}} SELECT id FROM job WHERE job_config_id IN (SELECT config FROM input) AND state IN {LIVE}"
+        "WITH {{input}} SELECT id FROM job WHERE job_config_id IN (SELECT config FROM input) AND state IN {LIVE}
+         AND backfill_id IS NULL"
     );
     let Some(statement) = about(tx, configs, &text) else { return Ok(Vec::new()) };
     tx.query(statement).await?.iter().map(|row| row.column("id")).collect()
 }
 
-/// How many jobs of configs are live, unproven or waiting; configs that have none are left out.
+/// How many jobs of configs are live, unproven or waiting, those of backfills aside; configs that have none are left out.
 pub async fn live(tx: &Tx, configs: &[Uuid]) -> Result<BTreeMap<Uuid, Live>, Error> {
     let text = format!(
         "WITH {{input}} SELECT job_config_id, count(*) AS live, sum(CASE WHEN waiting THEN 1 ELSE 0 END) AS waiting
-         FROM job WHERE job_config_id IN (SELECT config FROM input) AND state IN {LIVE} GROUP BY job_config_id"
+         FROM job WHERE job_config_id IN (SELECT config FROM input) AND state IN {LIVE} AND backfill_id IS NULL
+         GROUP BY job_config_id"
     );
     let mut found: BTreeMap<Uuid, Live> = BTreeMap::new();
     let Some(statement) = about(tx, configs, &text) else { return Ok(found) };
@@ -148,7 +150,8 @@ pub async fn live(tx: &Tx, configs: &[Uuid]) -> Result<BTreeMap<Uuid, Live>, Err
     }
     let text = "WITH {input} SELECT job.job_config_id, count(*) AS unproven FROM task JOIN job ON job.id = task.job_id
                 WHERE NOT task.gone AND job.job_config_id IN (SELECT config FROM input)
-                AND job.state NOT IN ('CREATED', 'RUNNING', 'TERMINATING') GROUP BY job.job_config_id";
+                AND job.state NOT IN ('CREATED', 'RUNNING', 'TERMINATING')
+                AND job.backfill_id IS NULL GROUP BY job.job_config_id";
     let Some(statement) = about(tx, configs, text) else { return Ok(found) };
     for row in tx.query(statement).await? {
         found.entry(row.column("job_config_id")?).or_default().unproven = count(&row, "unproven")?;
@@ -262,10 +265,11 @@ pub async fn next_due(tx: &Tx) -> Result<Option<Timestamp>, Error> {
     rows.first().map(|row| row.time("due_at")).transpose().map(Option::flatten)
 }
 
-/// Whether a schedule or a job waits for the end of another job.
+/// Whether a schedule, a job or a backfill waits for the end of another job.
 pub async fn waiters(tx: &Tx) -> Result<bool, Error> {
     let text = "SELECT CASE WHEN EXISTS (SELECT 1 FROM schedule WHERE state IN ('TURN', 'END'))
-                    OR EXISTS (SELECT 1 FROM job WHERE state = 'CREATED' AND waiting) THEN 1 ELSE 0 END AS waiters";
+                    OR EXISTS (SELECT 1 FROM job WHERE state = 'CREATED' AND waiting)
+                    OR EXISTS (SELECT 1 FROM backfill WHERE state = 'RUNNING') THEN 1 ELSE 0 END AS waiters";
     let rows = tx.query(sql::statement(tx.backend(), text, &[])).await?;
     Ok(rows.first().map(|row| row.number("waiters")).transpose()?.unwrap_or_default() == 1)
 }

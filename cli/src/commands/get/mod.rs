@@ -1,5 +1,6 @@
 //! `baton get`: lists of things, or one of them.
 
+mod backfills;
 mod configs;
 mod fires;
 mod jobs;
@@ -42,6 +43,9 @@ pub struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Kind {
+    /// Backfills, newest first, or one.
+    #[command(visible_alias = "backfill")]
+    Backfills(backfills::Args),
     /// Job configs by namespace and name, or one.
     #[command(visible_alias = "config")]
     Configs(configs::Args),
@@ -71,6 +75,7 @@ enum Kind {
 /// Reads and prints.
 pub async fn run(context: &Context, args: Args) -> Result<Exit, Error> {
     match args.kind {
+        Kind::Backfills(args) => backfills::run(context, args).await,
         Kind::Configs(args) => configs::run(context, args).await,
         Kind::Fires(args) => fires::run(context, args).await,
         Kind::Jobs(args) => jobs::run(context, args).await,
@@ -150,6 +155,7 @@ pages! {
     ListFiresResponse: fires;
     ListJobsResponse: jobs;
     ListSchedulesResponse: schedules;
+    ListBackfillsResponse: backfills;
     ListCalendarsResponse: calendars;
     ListTasksResponse: tasks;
     ListRunnersResponse: runners;

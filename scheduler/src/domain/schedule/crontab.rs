@@ -29,6 +29,8 @@ pub struct Entry {
     pub line: usize,
     /// A name made from its command, unique within the crontab.
     pub name: String,
+    /// The line as it is.
+    pub source: String,
     /// The comment right above it.
     pub comment: String,
     /// When it runs.
@@ -61,6 +63,30 @@ pub enum Kind {
     User,
     /// Of the system (`/etc/crontab`, `/etc/cron.d`): a user name stands between time and command.
     System,
+}
+
+/// Which kind a crontab is, by where it lies and what stands in it: in one of the system every command is preceded by the
+/// name of a user, and `root` is among them.
+pub fn guess(path: &str, text: &str) -> Kind {
+    if path == "/etc/crontab" || path.starts_with("/etc/cron.d/") {
+        return Kind::System;
+    }
+    let mut jobs = text
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty() && !line.starts_with('#') && assignment(line).is_none());
+    let user = |line: &str| {
+        let (_, rest) = split_fields(line, if line.starts_with('@') { 1 } else { 5 })?;
+        split_fields(rest, 1).map(|(user, _)| user.to_owned())
+    };
+    let users: Vec<Option<String>> = jobs.by_ref().take(LINES_MAX).map(user).collect();
+    let plain = |user: &Option<String>| {
+        user.as_ref().is_some_and(|user| {
+            user.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-' || byte == b'_')
+        })
+    };
+    let system = users.iter().flatten().any(|user| user == "root") && users.iter().all(plain);
+    if system { Kind::System } else { Kind::User }
 }
 
 /// Why a crontab was not read at all.
@@ -152,6 +178,7 @@ impl Reader {
     }
 
     fn entry(&mut self, number: usize, line: &str, comment: String) -> Result<Entry, String> {
+        let source = line;
         // A leading minus only keeps cron from writing to the system's log.
         let line = line.strip_prefix('-').unwrap_or(line);
         let fields = if line.starts_with('@') { 1 } else { 5 };
@@ -169,6 +196,7 @@ impl Reader {
         let name = self.name(&command);
         Ok(Entry {
             line: number,
+            source: source.to_owned(),
             name,
             comment,
             expression,

@@ -5,6 +5,7 @@
 //! rule for clock changes, `zone` knows the clocks. `misfire` and `overlap` decide what becomes of fires, `preview`
 //! shows them beforehand, `words` says what they mean, `crontab` reads what others wrote.
 
+pub mod backfill;
 mod burst;
 mod calendar;
 mod civil;

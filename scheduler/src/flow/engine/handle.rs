@@ -15,7 +15,10 @@ use crate::{
         changes::Subscription,
         order::{Order, OrderAnswer},
         pulse::Seen,
-        request::{self, Applied, Apply, Delete, DeleteCalendar, PutCalendar, PutCalendars, Run, Switch, Terminate},
+        request::{
+            self, Applied, Apply, Backfill, CancelBackfill, Delete, DeleteCalendar, PutCalendar, PutCalendars, Run,
+            Switch, Terminate,
+        },
     },
 };
 
@@ -52,6 +55,19 @@ impl Engine {
     /// Switches schedules off or on; returns how many changed.
     pub async fn switch(&self, order: Switch) -> Result<u32, request::Error> {
         self.count(Order::Switch(order)).await
+    }
+
+    /// Begins a backfill; returns its id.
+    pub async fn backfill(&self, order: Backfill) -> Result<Uuid, request::Error> {
+        match self.order(Order::Backfill(order)).await? {
+            OrderAnswer::Job(answer) => answer,
+            other => Err(mismatch(&other)),
+        }
+    }
+
+    /// Lets a backfill make no more jobs; returns how many of its jobs live.
+    pub async fn cancel_backfill(&self, order: CancelBackfill) -> Result<u32, request::Error> {
+        self.count(Order::CancelBackfill(order)).await
     }
 
     /// Stores calendars, all or none.

@@ -1,5 +1,7 @@
 //! What can be asked about schedules and calendars.
 
+use uuid::Uuid;
+
 use super::Caller;
 use crate::domain::{schedule::CalendarConfig, time::Timestamp};
 
@@ -48,6 +50,42 @@ pub struct PutCalendar {
     pub change: super::Change,
     /// How many schedules name it.
     pub schedules: u64,
+}
+
+/// Asks for one job for each fire of a schedule from one instant up to another.
+#[derive(Debug, Clone)]
+pub struct Backfill {
+    /// Who asks.
+    pub caller: Caller,
+    /// The config's namespace.
+    pub namespace: String,
+    /// The config's name.
+    pub name: String,
+    /// The schedule; `None` when there is only one.
+    pub schedule: Option<String>,
+    /// The first instant of the range.
+    pub from: Timestamp,
+    /// The first instant after the range.
+    pub to: Timestamp,
+    /// How many of its jobs live at once at most.
+    pub max_parallel: u32,
+    /// Fires that have a job already get another.
+    pub again: bool,
+}
+
+/// Asks to let a backfill make no more jobs.
+#[derive(Debug, Clone)]
+pub struct CancelBackfill {
+    /// Who asks.
+    pub caller: Caller,
+    /// The backfill.
+    pub id: Uuid,
+    /// The namespace of its job config.
+    pub namespace: String,
+    /// The name of its job config.
+    pub name: String,
+    /// Why.
+    pub reason: String,
 }
 
 /// Asks to delete a calendar.

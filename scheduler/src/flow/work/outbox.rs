@@ -50,7 +50,7 @@ impl Work {
         self.outbox.slow.push((job, task));
     }
 
-    /// Tells of fires of one job config that made no job, for each row that is recorded of them.
+    /// Tells of fires of one job config that made no job: once for those that follow each other for one reason.
     pub(in crate::flow) fn missed(&mut self, config: &ConfigRow, plan: &Plan, fires: &[MissedRow]) {
         if !plan.config.callbacks.iter().any(|callback| callback.events.contains(&Event::Missed)) {
             return;

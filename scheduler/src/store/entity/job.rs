@@ -25,6 +25,7 @@ pub struct Model {
     pub logical_at: Option<i64>,
     pub logical_zone: Option<String>,
     pub rerun_no: i32,
+    pub backfill_id: Option<Uuid>,
     pub params: String,
     pub created_at: i64,
     pub started_at: Option<i64>,

@@ -26,6 +26,16 @@ pub enum Found {
 }
 
 impl Found {
+    /// Which of some ids a part of one means.
+    pub(super) fn among(part: &str, known: &[Uuid]) -> Self {
+        let Some(digits) = digits(part) else { return Self::Malformed };
+        let fits = |id: &&Uuid| {
+            let id = id.simple().to_string();
+            id.starts_with(&digits) || id.ends_with(&digits)
+        };
+        Self::from_candidates(known.iter().filter(fits).copied().collect())
+    }
+
     fn from_candidates(mut candidates: Vec<Uuid>) -> Self {
         candidates.sort_unstable_by(|a, b| b.cmp(a));
         candidates.dedup();

@@ -57,6 +57,10 @@ pub struct Job {
     pub tasks_failed: u32,
     /// What made it.
     pub trigger: Trigger,
+    /// Which of the jobs of that fire it is: 0 for the one that the schedule made.
+    pub rerun_no: u32,
+    /// The backfill that made it.
+    pub backfill_id: Option<Uuid>,
     /// The job it is a consequence of.
     pub parent: Option<Parent>,
     /// The schedule that made it.
@@ -156,6 +160,8 @@ impl TryFrom<job::Model> for Job {
             tasks_failed: row.tasks_failed.cast_unsigned(),
             schedule: row.schedule,
             fire_time: row.fire_time.map(Timestamp),
+            rerun_no: row.rerun_no.cast_unsigned(),
+            backfill_id: row.backfill_id,
             seq: row.seq.cast_unsigned(),
         })
     }

@@ -1,5 +1,6 @@
 //! What is asked. Each answer is one page in its own short transaction, as plain values.
 
+mod backfill;
 mod calendar;
 mod config;
 mod definition;
@@ -21,6 +22,7 @@ use sea_orm::{
 };
 
 pub use self::{
+    backfill::Backfill,
     calendar::{Calendar, CalendarKey},
     config::{Config, ConfigKey, ConfigVersion, ListedConfig},
     definition::{Definition, Definitions},

@@ -70,6 +70,7 @@ async fn job_of(tx: &Tx, config: Uuid, name: &str, state: JobState, created_at: 
         logical_at: None,
         logical_zone: None,
         rerun_no: 0,
+        backfill_id: None,
         params: "{}".to_owned(),
         created_at,
         started_at: None,

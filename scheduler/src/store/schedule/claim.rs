@@ -31,6 +31,7 @@ pub async fn claim_released(tx: &Tx, limit: u32) -> Result<Vec<Claimed>, Error> 
          FROM schedule JOIN job_config ON job_config.id = schedule.job_config_id
          WHERE schedule.state IN ('TURN', 'END') AND NOT EXISTS (
              SELECT 1 FROM job WHERE job.job_config_id = schedule.job_config_id AND job.state IN {LIVE}
+             AND job.backfill_id IS NULL
              AND (schedule.state = 'TURN'
                   OR (job.schedule = schedule.key AND job.fire_time = schedule.last_fire_at)))
          ORDER BY schedule.id LIMIT :limit {{skip_locked}}"
@@ -45,6 +46,7 @@ pub async fn claim_held(tx: &Tx, limit: u32) -> Result<Vec<Config>, Error> {
         "SELECT id, namespace, name, version FROM job_config WHERE id IN (
              SELECT job.job_config_id FROM job WHERE job.state = 'CREATED' AND job.waiting AND NOT EXISTS (
                  SELECT 1 FROM job AS other WHERE other.job_config_id = job.job_config_id AND NOT other.waiting
+                 AND other.backfill_id IS NULL
                  AND other.state IN {LIVE}))
          ORDER BY id LIMIT :limit {{skip_locked}}"
     );

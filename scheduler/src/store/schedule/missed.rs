@@ -33,30 +33,32 @@ pub struct MissedRow {
 }
 
 /// Writes down fires that made no job. What follows on the fires written down last, for the same reason, is added to
-/// them, so that a job which holds up its schedule for a day costs one row.
-pub async fn record(tx: &Tx, missed: &[MissedRow], now: Timestamp) -> Result<(), Error> {
+/// them, so that a job which holds up its schedule for a day costs one row. Returns those that began a row of their own.
+pub async fn record(tx: &Tx, missed: &[MissedRow], now: Timestamp) -> Result<Vec<MissedRow>, Error> {
     if missed.is_empty() {
-        return Ok(());
+        return Ok(Vec::new());
     }
     let missed = joined(missed);
     let added = add_to_last(tx, &missed).await?;
     let mut input = input();
-    let mut known = BTreeSet::new();
+    let (mut known, mut begun) = (BTreeSet::new(), Vec::new());
     for fires in missed.iter().rev().filter(|fires| !added.contains(&place(fires))) {
         // One statement must not meet a row twice; what was decided last counts.
         if known.insert((fires.job_config_id, &fires.key, fires.first)) {
             input.push(cells(fires));
+            begun.push(fires.clone());
         }
     }
     if input.is_empty() {
-        return Ok(());
+        return Ok(begun);
     }
     let text = "WITH {input} INSERT INTO fire (job_config_id, schedule, first_at, last_at, count, reason, created_at)
                 SELECT config, key, first_at, last_at, more, reason, :now FROM input WHERE true
                 ON CONFLICT (job_config_id, schedule, first_at) DO UPDATE SET last_at = excluded.last_at,
                     count = excluded.count, reason = excluded.reason, created_at = excluded.created_at";
     tx.execute(input.statement(tx.backend(), text, &[("now", now.0.into())])).await?;
-    Ok(())
+    begun.reverse();
+    Ok(begun)
 }
 
 /// Adds fires to the row that they follow on, and tells which were.

@@ -88,3 +88,16 @@ fn a_crontab_has_bounds_and_no_text_is_a_panic() {
         }
     }
 }
+
+#[test]
+fn which_kind_of_crontab_it_is_is_told_from_where_it_lies_and_what_it_holds() {
+    use crate::domain::schedule::crontab::guess;
+    let debian = "SHELL=/bin/sh\nPATH=/usr/local/sbin:/usr/bin\n\n17 *\t* * *\troot\tcd / && run-parts --report /etc/cron.hourly\n\
+        25 6\t* * *\troot\ttest -x /usr/sbin/anacron || { cd / && run-parts --report /etc/cron.daily; }\n#\n";
+    assert_eq!(guess("/etc/crontab", "0 1 * * * echo hello\n"), Kind::System);
+    assert_eq!(guess("/etc/cron.d/php", ""), Kind::System);
+    assert_eq!(guess("-", debian), Kind::System);
+    assert_eq!(guess("-", "0 1 * * * /usr/bin/backup\n"), Kind::User);
+    assert_eq!(guess("-", "0 1 * * * root\n@daily /bin/x y\n"), Kind::User);
+    assert_eq!(guess("crontab", ""), Kind::User);
+}

@@ -84,7 +84,10 @@ fn intervals_say_what_they_count_from() {
     assert_eq!(delay.preview(at("2026-06-01T00:00:00Z"), 5, Language::English).unwrap().fires.len(), 1);
 }
 
-/// Ten schedules around clock changes, as they are shown. Set `BATON_BLESS` to write the file anew.
+const BEGIN: &str = "<!-- drawn by a test -->\n\n```text\n";
+const END: &str = "\n```\n\n<!-- end -->";
+
+/// Ten schedules around clock changes, as they are shown in the docs. Set `BATON_WRITE_DOCS` to write them anew.
 #[test]
 fn ten_previews_around_clock_changes_read_as_written_down() {
     let mut text = String::new();
@@ -113,9 +116,14 @@ fn ten_previews_around_clock_changes_read_as_written_down() {
         }
         text.push('\n');
     }
-    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/src/domain/schedule/tests/previews.txt");
-    if std::env::var_os("BATON_BLESS").is_some() {
-        std::fs::write(file, &text).unwrap();
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/schedules.md");
+    let docs = std::fs::read_to_string(file).unwrap();
+    let (head, rest) = docs.split_once(BEGIN).expect("the docs have a place for the previews");
+    let (_, tail) = rest.split_once(END).expect("that place ends");
+    let drawn = format!("{head}{BEGIN}{}{END}{tail}", text.trim_end());
+    if std::env::var_os("BATON_WRITE_DOCS").is_some() {
+        std::fs::write(file, &drawn).unwrap();
     }
-    assert_eq!(text, std::fs::read_to_string(file).unwrap());
+    let written = std::fs::read_to_string(file).unwrap();
+    assert!(written == drawn, "docs/schedules.md is out of date: run the test with BATON_WRITE_DOCS=1");
 }
