@@ -4,7 +4,8 @@ use std::{env, error::Error, fs, path::PathBuf};
 
 use prost::Message as _;
 
-const FILES: [&str; 12] = [
+const FILES: [&str; 13] = [
+    "baton/v1/audit.proto",
     "baton/v1/backfill.proto",
     "baton/v1/calendar.proto",
     "baton/v1/callback.proto",

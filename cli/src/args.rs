@@ -7,7 +7,7 @@ use clap::{ArgAction, Parser, Subcommand, ValueEnum};
 use crate::{
     commands::{
         apply, backfill, calendar, completion, delete, describe, dev, drain, errors, explain, get, import, init, logs,
-        next, restore, resume, run, schedule, switch, terminate, validate, watch,
+        mark, next, rerun, restore, resume, run, schedule, switch, terminate, validate, watch,
     },
     output::{Format, time::TimeMode},
     selector,
@@ -107,6 +107,12 @@ pub enum Command {
     Explain(explain::Args),
     /// End a job, a task or a shard, with all its processes.
     Terminate(terminate::Args),
+    /// Run again what failed, or one task of a job.
+    Rerun(rerun::Args),
+    /// Say how a task ended, or that nothing is left of it.
+    Mark(mark::Args),
+    /// Skip a task that waits.
+    Skip(mark::SkipArgs),
     /// List what is scheduled, by when it fires next.
     Next(next::Args),
     /// Show when a schedule fires, without a scheduler.

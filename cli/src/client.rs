@@ -11,11 +11,11 @@ use std::{
 // The table of calls below names nearly every message there is.
 #[allow(clippy::wildcard_imports)]
 use baton::v1::{
-    backfill_service_client::BackfillServiceClient, calendar_service_client::CalendarServiceClient,
-    command_service_client::CommandServiceClient, job_config_service_client::JobConfigServiceClient,
-    job_service_client::JobServiceClient, log_service_client::LogServiceClient,
-    runner_service_client::RunnerServiceClient, schedule_service_client::ScheduleServiceClient,
-    scheduler_service_client::SchedulerServiceClient, *,
+    audit_service_client::AuditServiceClient, backfill_service_client::BackfillServiceClient,
+    calendar_service_client::CalendarServiceClient, command_service_client::CommandServiceClient,
+    job_config_service_client::JobConfigServiceClient, job_service_client::JobServiceClient,
+    log_service_client::LogServiceClient, runner_service_client::RunnerServiceClient,
+    schedule_service_client::ScheduleServiceClient, scheduler_service_client::SchedulerServiceClient, *,
 };
 use tonic::{
     Request, Response, Status, Streaming,
@@ -94,6 +94,7 @@ impl Client {
     }
 
     services! {
+        audit: AuditServiceClient;
         backfills: BackfillServiceClient;
         calendars: CalendarServiceClient;
         commands: CommandServiceClient;
@@ -124,10 +125,13 @@ impl Client {
         delete_calendar: calendars, DeleteCalendarRequest => DeleteCalendarResponse;
         run: commands, RunRequest => RunResponse;
         terminate: commands, TerminateRequest => TerminateResponse;
+        rerun: commands, RerunRequest => RerunResponse;
+        mark: commands, MarkRequest => MarkResponse;
         drain_runner: commands, DrainRunnerRequest => DrainRunnerResponse;
         resume_runner: commands, ResumeRunnerRequest => ResumeRunnerResponse;
         drain_scheduler: commands, DrainSchedulerRequest => DrainSchedulerResponse;
         resume_scheduler: commands, ResumeSchedulerRequest => ResumeSchedulerResponse;
+        list_audit_events: audit, ListAuditEventsRequest => ListAuditEventsResponse;
         get_job: jobs, GetJobRequest => GetJobResponse;
         list_jobs: jobs, ListJobsRequest => ListJobsResponse;
         get_task: jobs, GetTaskRequest => GetTaskResponse;

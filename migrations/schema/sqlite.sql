@@ -6,6 +6,25 @@ CREATE TABLE after_end (
     ended_at bigint NOT NULL,
     PRIMARY KEY (job_config_id, name)
     );
+CREATE TABLE audit_event (
+    id blob NOT NULL PRIMARY KEY,
+    at bigint NOT NULL,
+    actor text NOT NULL,
+    -- The method of the API, such as Rerun.
+    action text NOT NULL,
+    -- What was changed: its kind, its namespace if it has one, its name or id.
+    kind text NOT NULL,
+    namespace text NOT NULL DEFAULT '',
+    object text NOT NULL,
+    job_id blob,
+    before text NOT NULL DEFAULT '',
+    after text NOT NULL DEFAULT '',
+    reason text NOT NULL DEFAULT '',
+    request_id text NOT NULL DEFAULT ''
+    );
+CREATE INDEX audit_event_at ON audit_event (at);
+CREATE INDEX audit_event_job ON audit_event (job_id, id) WHERE job_id IS NOT NULL;
+CREATE INDEX audit_event_object ON audit_event (kind, namespace, object, id);
 CREATE TABLE backfill (
     id blob NOT NULL PRIMARY KEY,
     job_config_id blob NOT NULL,
@@ -137,18 +156,22 @@ CREATE TABLE job (
     tasks_total integer NOT NULL,
     tasks_ended integer NOT NULL DEFAULT 0,
     tasks_failed integer NOT NULL DEFAULT 0,
-    seq bigint NOT NULL DEFAULT 1, warn_at bigint, warned_at bigint, cause text, parent_job_id blob, parent_task_id blob, parent_attempt integer, depth integer NOT NULL DEFAULT 0, logical_at bigint, logical_zone text, backfill_id blob,
+    seq bigint NOT NULL DEFAULT 1, warn_at bigint, warned_at bigint, cause text, parent_job_id blob, parent_task_id blob, parent_attempt integer, depth integer NOT NULL DEFAULT 0, logical_at bigint, logical_zone text, removing boolean NOT NULL DEFAULT 0, logs_removed boolean NOT NULL DEFAULT 0, backfill_id blob,
     CHECK (tasks_ended <= tasks_total)
     );
 CREATE INDEX job_deadline ON job (deadline_at) WHERE deadline_at IS NOT NULL AND state = 'RUNNING';
+CREATE INDEX job_ended ON job (job_config_id, ended_at, id) WHERE ended_at IS NOT NULL;
 CREATE UNIQUE INDEX job_fire ON job (job_config_id, schedule, fire_time, rerun_no)
     WHERE fire_time IS NOT NULL;
 CREATE INDEX job_live_of_config ON job (job_config_id)
     WHERE state IN ('CREATED', 'RUNNING', 'TERMINATING');
+CREATE INDEX job_logs_kept ON job (job_config_id, ended_at, id)
+    WHERE ended_at IS NOT NULL AND NOT logs_removed;
 CREATE INDEX job_of_backfill ON job (backfill_id, state) WHERE backfill_id IS NOT NULL;
 CREATE INDEX job_of_config ON job (namespace, name, id);
 CREATE INDEX job_of_parent ON job (parent_job_id, id) WHERE parent_job_id IS NOT NULL;
 CREATE UNIQUE INDEX job_of_task ON job (parent_task_id, parent_attempt) WHERE parent_task_id IS NOT NULL;
+CREATE INDEX job_removing ON job (id) WHERE removing;
 CREATE INDEX job_tail ON job (lower(substr(hex(id), -4)));
 CREATE INDEX job_to_expand ON job (id) WHERE state = 'CREATED' AND NOT waiting;
 CREATE INDEX job_waiting ON job (job_config_id, id) WHERE state = 'CREATED' AND waiting;
@@ -162,7 +185,7 @@ CREATE TABLE job_config (
     created_at bigint NOT NULL,
     updated_at bigint NOT NULL,
     deleted_at bigint
-    , disabled_at bigint, disabled_until bigint, disabled_reason text NOT NULL DEFAULT '');
+    , disabled_at bigint, disabled_until bigint, disabled_reason text NOT NULL DEFAULT '', retain_age bigint, retain_count integer, retain_logs bigint);
 CREATE UNIQUE INDEX job_config_name ON job_config (namespace, name) WHERE deleted_at IS NULL;
 CREATE TABLE job_config_use (
     job_config_id blob NOT NULL REFERENCES job_config (id) ON DELETE CASCADE,
@@ -307,7 +330,7 @@ CREATE TABLE task (
     dispatched_at bigint,
     started_at bigint,
     ended_at bigint,
-    seq bigint NOT NULL DEFAULT 1, tried integer NOT NULL DEFAULT 0, warned_at bigint,
+    seq bigint NOT NULL DEFAULT 1, tried integer NOT NULL DEFAULT 0, warned_at bigint, attempts_before integer NOT NULL DEFAULT 0,
     CHECK ((kind = 'SHARD') = (group_id IS NOT NULL)),
     CHECK ((kind = 'SHARD') = (shard_index >= 0)),
     CHECK (parents_succeeded + parents_failed + parents_skipped <= parents_total),
@@ -356,6 +379,16 @@ CREATE TABLE task_dependency (
     PRIMARY KEY (child_id, parent_id)
     );
 CREATE INDEX task_dependency_parent ON task_dependency (parent_id);
+CREATE TABLE task_mark (
+    task_id blob NOT NULL PRIMARY KEY REFERENCES task (id) ON DELETE CASCADE,
+    job_id blob NOT NULL,
+    state text NOT NULL,
+    before text NOT NULL,
+    actor text NOT NULL,
+    reason text NOT NULL,
+    marked_at bigint NOT NULL
+    );
+CREATE INDEX task_mark_job ON task_mark (job_id);
 CREATE TABLE log_chunk (
     id integer PRIMARY KEY,
     job_id blob NOT NULL,

@@ -16,6 +16,7 @@ mod m0006_calendars;
 mod m0008_attempts;
 mod m0009_sub_jobs;
 mod m0010_callbacks;
+mod m0012_repair;
 mod m0013_boots;
 mod m0014_backfills;
 mod m0101_logs;
@@ -37,6 +38,7 @@ impl MigratorTrait for Migrator {
             Box::new(m0008_attempts::Migration),
             Box::new(m0009_sub_jobs::Migration),
             Box::new(m0010_callbacks::Migration),
+            Box::new(m0012_repair::Migration),
             Box::new(m0013_boots::Migration),
             Box::new(m0014_backfills::Migration),
         ]

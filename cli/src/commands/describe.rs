@@ -1,13 +1,14 @@
 //! `baton describe`: everything about one thing, for people.
 
 use baton::v1::{
-    Attempt, GetJobRequest, GetRequest, GetRunnerRequest, GetTaskRequest, HttpTarget, Job, JobConfig, ListTasksRequest,
-    Runner, StoredJobConfig, Task, TaskConfig, TaskKind, task_config::Target,
+    Attempt, GetJobRequest, GetRequest, GetRunnerRequest, GetTaskRequest, HttpTarget, Job, JobConfig,
+    ListSchedulesRequest, ListTasksRequest, Runner, StoredJobConfig, StoredSchedule, Task, TaskConfig, TaskKind,
+    task_config::Target,
 };
 use chrono::{DateTime, Utc};
 use clap::Subcommand;
 
-use super::get;
+use super::{get, next};
 use crate::{
     context::Context,
     errors::{Error, Exit},
@@ -106,7 +107,19 @@ async fn config(context: &Context, name: String, version: Option<u32>, source: b
         return output.raw(stored.source.as_bytes());
     }
     let config = stored.config.clone().unwrap_or_default();
-    output.lines(&config_lines(output, &stored, &config, Utc::now()))
+    let now = Utc::now();
+    output.lines(&config_lines(output, &stored, &config, now))?;
+    if config.schedules.is_empty() || stored.version != stored.latest_version {
+        return Ok(());
+    }
+    let request = ListSchedulesRequest {
+        namespace: config.namespace,
+        job_config: config.name,
+        language: context.language.into(),
+        ..ListSchedulesRequest::default()
+    };
+    let schedules = context.client().await?.list_schedules(request).await?.schedules;
+    output.lines(&schedule_lines(output, &schedules, now))
 }
 
 fn config_lines(output: Output, stored: &StoredJobConfig, config: &JobConfig, now: DateTime<Utc>) -> Vec<Line> {
@@ -215,6 +228,29 @@ fn http_facts(facts: &mut Facts, http: &HttpTarget) {
     if http.wait_for_callback {
         facts.add("  callback", "waits for it");
     }
+}
+
+/// What each schedule means, what it waits for, and whether it is switched off.
+fn schedule_lines(output: Output, schedules: &[StoredSchedule], now: DateTime<Utc>) -> Vec<Line> {
+    let mut lines = Vec::new();
+    for schedule in schedules {
+        let head = Line::new().with("  schedule ", Tone::Plain).with(&schedule.key, Tone::Bold);
+        let mut facts = Facts::below(head);
+        facts.add("  means", schedule.description.as_str());
+        facts.add("  zone", next::zone(schedule));
+        facts.add("  next", next::when(output, schedule, now));
+        if let Some(late) = proto_span(schedule.late) {
+            facts.add("  late", time::span(late));
+        }
+        if schedule.last_fire_time.is_some() {
+            facts.add("  last", output.instant(schedule.last_fire_time, now));
+        }
+        let calendars = schedule.schedule.as_ref().map(|schedule| schedule.calendars.join(", ")).unwrap_or_default();
+        facts.add("  except on", calendars);
+        lines.push(Line::new());
+        lines.extend(facts.into_lines());
+    }
+    lines
 }
 
 /// `TRIGGER_RULE_ALL_DONE` as `all_done`; nothing for what is not set.

@@ -51,6 +51,12 @@ const ENTRIES: &[Entry] = entries! {
         => "see `baton calendar get`; another namespace is named with -n";
     CONTENDED (ABORTED) "other changes of the same rows were in the way"
         => "try again: nothing was changed";
+    EXPIRED (NOT_FOUND) "it was there, and retention removed it"
+        => "keep more: `retention` of the job config, or --retention-age of the scheduler";
+    GATE_CLOSED (FAILED_PRECONDITION) "run again, the task would only be skipped: a parent's end keeps its gate closed"
+        => "run that parent again, or mark it finished";
+    GROUP_SKIPPED (FAILED_PRECONDITION) "the sharded task was skipped as a whole, so a shard of it cannot be run again"
+        => "run all of it again: `baton rerun JOB/TASK`";
     INTERNAL (INTERNAL) "a fault of the scheduler"
         => "find the mark that the message names in the scheduler's log, and report it";
     INVALID_REQUEST (INVALID_ARGUMENT) "fields of the request are wrong; each of them is named"
@@ -59,20 +65,38 @@ const ENTRIES: &[Entry] = entries! {
         => "see `baton get configs`; another namespace is named with -n";
     JOB_ENDED (FAILED_PRECONDITION) "the job has ended, and what was asked for needs one that has not"
         => "see how it ended: `baton describe job JOB`; start a new one: `baton run CONFIG`";
+    JOB_ENDING (FAILED_PRECONDITION) "the job is being terminated"
+        => "wait until it is TERMINATED: `baton watch JOB`";
+    JOB_NEVER_STARTED (FAILED_PRECONDITION) "the job ended before any task of it started, so nothing can be run again"
+        => "make a new one: `baton run CONFIG`";
     JOB_NOT_FOUND (NOT_FOUND) "no job has this id"
         => "see `baton get jobs`; an id may be given by at least 4 digits of its beginning or end";
     JOB_NOT_STARTED (FAILED_PRECONDITION) "the tasks of the job are still being written"
         => "try again in a moment";
+    JOB_STOPPED (FAILED_PRECONDITION) "the failure of another task stopped the job, and it still stands"
+        => "run that task again, or everything that failed: `baton rerun JOB`";
+    NOTHING_FAILED (FAILED_PRECONDITION) "no task of the job failed or was cut short"
+        => "name the task that is to run again: `baton rerun JOB/TASK`";
+    NOTHING_TO_MARK (FAILED_PRECONDITION) "the task is already what it was to be marked"
+        => "see it: `baton describe task JOB/TASK`";
+    NOT_PROVEN_GONE (FAILED_PRECONDITION) "an earlier attempt may still run: its runner was lost, its end never proven"
+        => "make sure that it is gone and say so: `baton mark JOB/TASK gone --reason TEXT`; or rerun with --force";
     REQUEST_ID_REUSED (ALREADY_EXISTS) "another request came under the same request id within 24 h"
         => "leave --request-id out, or give each request an id of its own";
     RUNNER_NOT_FOUND (NOT_FOUND) "no runner of this name has ever said hello"
         => "see `baton get runners`";
     SCHEDULER_NOT_FOUND (NOT_FOUND) "no scheduler has this id"
         => "see `baton get schedulers`; each start of a scheduler has a new id";
+    TASK_DISABLED (FAILED_PRECONDITION) "the task is disabled in the version that the job runs"
+        => "apply a version that enables it, and run that: `baton run CONFIG`";
     TASK_ENDED (FAILED_PRECONDITION) "the task has ended, and what was asked for needs one that has not"
         => "see how it ended: `baton explain JOB/TASK`";
+    TASK_LIVE (FAILED_PRECONDITION) "the task is under way, and what was asked for needs one that has ended"
+        => "terminate it first: `baton terminate JOB/TASK`";
     TASK_NOT_FOUND (NOT_FOUND) "the job has no task of this name, or the task no shard of this number"
         => "see `baton get tasks JOB`";
+    TASK_NOT_WAITING (FAILED_PRECONDITION) "only a task that waits can be skipped"
+        => "change how it ended: `baton mark JOB/TASK skipped --reason TEXT`";
     UNAVAILABLE (UNAVAILABLE) "the database is away, or the scheduler is about to stop"
         => "try again in a moment, or ask another scheduler of the cluster with --address";
     VERSION_NOT_FOUND (NOT_FOUND) "the job config has no such version"

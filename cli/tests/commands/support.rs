@@ -107,6 +107,8 @@ service!(JobConfigService {
 service!(CommandService {
     run: RunRequest => RunResponse;
     terminate: TerminateRequest => TerminateResponse;
+    rerun: RerunRequest => RerunResponse;
+    mark: MarkRequest => MarkResponse;
     drain_runner: DrainRunnerRequest => DrainRunnerResponse;
     resume_runner: ResumeRunnerRequest => ResumeRunnerResponse;
     drain_scheduler: DrainSchedulerRequest => DrainSchedulerResponse;

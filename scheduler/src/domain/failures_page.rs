@@ -61,7 +61,8 @@ fn endings(page: &mut String) {
     let thrice = thrice();
     let policy = Policy { retry: Some(&thrice), on_failure: OnFailure::Fail };
     let counters = Counters { attempt: 1, lease: 1, deaths: 0, refusals: 0, tried: 0, not_before: Timestamp(0) };
-    let at = Circumstances { now: Timestamp(0), exit_code: Some(1), chance: 0.5, others_left: true };
+    let at =
+        Circumstances { now: Timestamp(0), exit_code: Some(1), chance: 0.5, others_left: true, attempts_before: 0 };
     let rows = [
         ("exit code 0", Ending::Success),
         ("another exit code, a signal, its timeout, it could not be started", Ending::Failure),

@@ -5,13 +5,15 @@ use std::cell::Cell;
 
 use proptest::{
     prelude::*,
-    test_runner::{Config, TestRunner},
+    test_runner::{Config, TestCaseError, TestRunner},
 };
 
 use super::{
     definition::{OnFailure, TriggerRule},
     gate::{End, Gate, Outcome, Parents, SkipCause, counts_as, fails_job},
     graph::Graph,
+    repair::{self, Node},
+    task::TaskState,
 };
 
 const CASES: u32 = 2_000;
@@ -65,6 +67,7 @@ struct Run<'w> {
     running: Vec<u32>,
     starts: Vec<u32>,
     stopped: bool,
+    marked: Vec<bool>,
 }
 
 impl<'w> Run<'w> {
@@ -72,22 +75,23 @@ impl<'w> Run<'w> {
         let graph = Graph::from_edges(world.tasks.len(), world.edges.clone()).expect("edges go forward");
         let parents = (0..graph.len() as u32).map(|node| Parents::waiting(graph.parents(node).len() as u32)).collect();
         let nodes = graph.len();
-        Self { world, graph, parents, ends: vec![None; nodes], running: vec![], starts: vec![0; nodes], stopped: false }
+        let (ends, starts, marked) = (vec![None; nodes], vec![0; nodes], vec![false; nodes]);
+        Self { world, graph, parents, ends, running: vec![], starts, stopped: false, marked }
     }
 
     /// Runs the job until nothing of it runs.
     fn ended(mut self) -> Self {
         for node in 0..self.graph.len() as u32 {
-            if !self.world.tasks[node as usize].enabled {
+            if !self.world.tasks[node as usize].enabled && self.ends[node as usize].is_none() {
                 self.end(node, End::Skipped(SkipCause::Condition));
             }
         }
         for node in 0..self.graph.len() as u32 {
             self.decide(node);
         }
-        let mut order = self.world.order.iter();
+        let mut order = self.world.order.iter().cycle();
         while !self.running.is_empty() {
-            let next = order.next().expect("a task ends once") % self.running.len();
+            let next = order.next().expect("a job has tasks") % self.running.len();
             let node = self.running.swap_remove(next);
             self.end(node, self.world.tasks[node as usize].end);
         }
@@ -104,9 +108,11 @@ impl<'w> Run<'w> {
         if !fate.enabled || !self.waits(node) {
             return;
         }
+        let stopped = self.stopped && !fate.rule.outlives_stop();
         match self.parents[node as usize].gate(fate.rule) {
             Gate::Wait => {}
             Gate::Closed { cause, .. } => self.end(node, End::Skipped(cause)),
+            Gate::Open if stopped => self.end(node, End::Skipped(SkipCause::UpstreamFailed)),
             Gate::Open if !fate.when => self.end(node, End::Skipped(SkipCause::Condition)),
             Gate::Open => {
                 self.assert_may_start(node);
@@ -132,6 +138,46 @@ impl<'w> Run<'w> {
                 }
             }
         }
+    }
+
+    /// The graph as a repair sees it.
+    fn nodes(&self) -> Vec<Node> {
+        let seen = |(node, fate): (usize, &Fate)| {
+            let (state, skip_cause) = match self.ends[node] {
+                None if self.starts[node] > 0 => (TaskState::Running, None),
+                None => (TaskState::Created, None),
+                Some(End::Finished) => (TaskState::Finished, None),
+                Some(End::Failed) => (TaskState::Failed, None),
+                Some(End::Terminated) => (TaskState::Terminated, None),
+                Some(End::Skipped(cause)) => (TaskState::Skipped, Some(cause)),
+            };
+            let (rule, on_failure) = (fate.rule, fate.on_failure);
+            Node { state, skip_cause, rule, on_failure, parents: self.parents[node], marked: self.marked[node] }
+        };
+        self.world.tasks.iter().enumerate().map(seen).collect()
+    }
+
+    /// A repair: ends are taken back; those that are marked get another at once, the others run again.
+    fn repaired(mut self, world: &'w World, again: &[u32], marks: &[(u32, End)]) -> Self {
+        let mut back: Vec<u32> = again.iter().copied().chain(marks.iter().map(|(node, _)| *node)).collect();
+        back.sort_unstable();
+        back.dedup();
+        let nodes = self.nodes();
+        let reopened = repair::reopen(&self.graph, &nodes, &back, self.stopped);
+        self.world = world;
+        self.stopped = reopened.stopping;
+        self.parents.clone_from(&reopened.parents);
+        for &node in back.iter().chain(&reopened.reconsidered) {
+            (self.ends[node as usize], self.starts[node as usize]) = (None, 0);
+            self.marked[node as usize] = false;
+        }
+        let ended = self.ends.iter().flatten().count();
+        assert_eq!(reopened.ended as usize, ended, "the job counts what ended");
+        for &(node, end) in marks {
+            self.marked[node as usize] = true;
+            self.end(node, end);
+        }
+        self.ended()
     }
 
     /// Looks at the parents themselves, not at the counts.
@@ -189,7 +235,11 @@ fn closed_by_failure(rule: TriggerRule, parents: &[Outcome]) -> bool {
 
 /// The independent evaluator: looks at the whole graph again and again until nothing new is known.
 fn evaluate(world: &World) -> Vec<Option<End>> {
-    let mut ends: Vec<Option<End>> = vec![None; world.tasks.len()];
+    evaluate_with(world, vec![None; world.tasks.len()])
+}
+
+/// The same where some ends stand already.
+fn evaluate_with(world: &World, mut ends: Vec<Option<End>>) -> Vec<Option<End>> {
     loop {
         let mut news = false;
         for (node, fate) in world.tasks.iter().enumerate() {
@@ -264,6 +314,135 @@ fn a_job_that_stops_ends_whatever_runs_and_waits() {
         prop_assert!(run.ends.iter().all(Option::is_some), "a task is left: {:?}", run.ends);
         prop_assert!(run.starts.iter().all(|starts| *starts <= 1));
         Ok(())
+    });
+    outcome.unwrap_or_else(|failure| panic!("{failure}"));
+}
+
+/// A job that ended, and repairs of it: which nodes are run again and how they end then, which are marked.
+fn repairs(on_failures: &'static [OnFailure]) -> impl Strategy<Value = (World, Vec<Vec<Repair>>)> {
+    worlds(on_failures).prop_flat_map(|world| {
+        let end = prop_oneof![3 => Just(End::Finished), 1 => Just(End::Failed)];
+        let mark = prop_oneof![Just(End::Finished), Just(End::Failed), Just(End::Skipped(SkipCause::Condition)),];
+        let act = prop_oneof![3 => end.prop_map(Act::Again), 1 => mark.prop_map(Act::Mark)];
+        let one = (0..world.tasks.len() as u32, act, any::<bool>()).prop_map(|(node, act, following)| Repair {
+            node,
+            act,
+            following,
+        });
+        let rounds = prop::collection::vec(prop::collection::vec(one, 0..4), 1..4);
+        (Just(world), rounds)
+    })
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Repair {
+    node: u32,
+    act: Act,
+    following: bool,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Act {
+    Again(End),
+    Mark(End),
+}
+
+/// Looks at a job that has ended, at its world, and at the ends that stand.
+type Check<'c> = dyn FnMut(&Run<'_>, &World, Vec<Option<End>>) -> Result<(), TestCaseError> + 'c;
+
+/// Carries out rounds of repairs one after the other; a round without any is "from the failures". Calls `check` after
+/// each with the job, its world, and the ends that were kept.
+fn repair_all(world: &World, rounds: &[Vec<Repair>], check: &mut Check<'_>) -> Result<(), TestCaseError> {
+    let (mut ends, mut marked) = (Vec::new(), Vec::new());
+    let mut world = world.clone();
+    let mut counted = Vec::new();
+    let mut stopped = false;
+    for round in std::iter::once(&Vec::new()).chain(rounds).enumerate() {
+        let (number, round) = round;
+        let mut after = world.clone();
+        let run = Run::new(&world);
+        let run = if number == 0 {
+            run.ended()
+        } else {
+            let before = Run { ends, marked, parents: counted, stopped, starts: vec![1; world.tasks.len()], ..run };
+            let nodes = before.nodes();
+            let (mut again, mut marks) = (Vec::new(), Vec::new());
+            for repair in round {
+                match repair.act {
+                    // One act is one request: a mark is made alone.
+                    Act::Mark(_) if !again.is_empty() || !marks.is_empty() => {}
+                    Act::Again(_) if !marks.is_empty() => {}
+                    Act::Again(end) => {
+                        after.tasks[repair.node as usize].end = end;
+                        again.push(repair.node);
+                        if repair.following {
+                            again = repair::with_following(&before.graph, &nodes, repair.node)
+                                .into_iter()
+                                .chain(again)
+                                .collect();
+                        }
+                    }
+                    Act::Mark(end) => marks.push((repair.node, end)),
+                }
+            }
+            if round.is_empty() {
+                again = repair::failures(&nodes);
+                for &node in &again {
+                    after.tasks[node as usize].end = End::Finished;
+                }
+            }
+            again.sort_unstable();
+            again.dedup();
+            before.repaired(&after, &again, &marks)
+        };
+        // What ran keeps its end, and what a person marked; every skip has to follow from those.
+        let kept = |node: usize| {
+            let ran = !matches!(run.ends[node], Some(End::Skipped(_)));
+            run.ends[node].filter(|_| ran || run.marked[node])
+        };
+        check(&run, &after, (0..run.ends.len()).map(kept).collect())?;
+        (ends, marked, counted, stopped) = (run.ends, run.marked, run.parents, run.stopped);
+        world = after;
+    }
+    Ok(())
+}
+
+#[test]
+fn after_any_repairs_every_skip_follows_from_the_ends_that_stand() {
+    let counts: [Cell<usize>; 3] = Default::default();
+    let add = |place: usize, more: usize| counts[place].set(counts[place].get() + more);
+    let mut runner = TestRunner::new(Config { cases: CASES, failure_persistence: None, ..Config::default() });
+    let outcome = runner.run(&repairs(&[OnFailure::Fail, OnFailure::Ignore]), |(world, rounds)| {
+        repair_all(&world, &rounds, &mut |run, world, kept| {
+            let seen = evaluate_with(world, kept);
+            for (node, fate) in world.tasks.iter().enumerate() {
+                prop_assert_eq!(run.ends[node], seen[node], "task {}: {:?}", node, fate);
+                let mut parents = Parents::waiting(run.parents[node].total);
+                for &parent in run.graph.parents(node as u32) {
+                    parents.count(run.outcome(parent).expect("the job ended"));
+                }
+                prop_assert_eq!(run.parents[node], parents, "task {} counts its parents", node);
+            }
+            prop_assert!(run.starts.iter().all(|starts| *starts <= 1));
+            add(0, 1);
+            add(1, run.starts.iter().sum::<u32>() as usize);
+            add(2, run.marked.iter().filter(|marked| **marked).count());
+            Ok(())
+        })
+    });
+    outcome.unwrap_or_else(|failure| panic!("{failure}"));
+    let [rounds, ..] = counts.map(Cell::into_inner);
+    println!("{CASES} jobs, {rounds} ends of a job that was repaired or not yet");
+}
+
+#[test]
+fn a_job_that_stopped_ends_again_after_any_repairs() {
+    let mut runner = TestRunner::new(Config { cases: CASES, failure_persistence: None, ..Config::default() });
+    let outcome = runner.run(&repairs(&OnFailure::ALL), |(world, rounds)| {
+        repair_all(&world, &rounds, &mut |run, _, _| {
+            prop_assert!(run.ends.iter().all(Option::is_some), "a task is left: {:?}", run.ends);
+            Ok(())
+        })
     });
     outcome.unwrap_or_else(|failure| panic!("{failure}"));
 }

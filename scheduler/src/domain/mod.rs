@@ -19,6 +19,7 @@ pub mod params;
 pub mod pick;
 pub mod policy;
 pub mod reference;
+pub mod repair;
 pub mod runner;
 pub mod schedule;
 pub mod scheduler;

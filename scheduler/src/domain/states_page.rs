@@ -8,6 +8,7 @@ use uuid::Uuid;
 use super::{
     heartbeat::{self, Admission, Answer, Held, SlotReport, SlotStatus, TaskRef, TaskResult},
     job::{self, JobState},
+    repair::{Hand, Mark},
     task::{Event, Kind, TaskState},
 };
 
@@ -69,6 +70,29 @@ fn jobs(page: &mut String) {
         let cells: Vec<&str> = states.iter().map(|state| state.after(event).map_or("", JobState::word)).collect();
         writeln!(page, "| {words} | {} |", cells.join(" | ")).unwrap();
     }
+}
+
+fn hands(page: &mut String) {
+    let rows = [
+        (Hand::Rerun, "it is run again"),
+        (Hand::Reconsider, "what closed its gate is run again or marked"),
+        (Hand::ReopenShard, "a shard of the group is run again or marked"),
+        (Hand::Mark(Mark::Finished), "it is marked finished"),
+        (Hand::Mark(Mark::Failed), "it is marked failed"),
+        (Hand::Mark(Mark::Skipped), "it is marked skipped, or skipped"),
+    ];
+    let header: Vec<&str> = TaskState::ALL.iter().map(|state| state.word()).collect();
+    writeln!(page, "| a person's act | {} |\n|---|{}", header.join(" | "), "---|".repeat(header.len())).unwrap();
+    for (hand, words) in rows {
+        let kind = if hand == Hand::ReopenShard { Kind::Group } else { Kind::Task };
+        let cells: Vec<&str> =
+            TaskState::ALL.iter().map(|state| state.by_hand(kind, hand).map_or("", TaskState::word)).collect();
+        writeln!(page, "| {words} | {} |", cells.join(" | ")).unwrap();
+    }
+    let header: Vec<&str> = JobState::ALL.iter().map(|state| state.word()).collect();
+    let cells: Vec<&str> = JobState::ALL.iter().map(|state| state.by_hand().map_or("", JobState::word)).collect();
+    writeln!(page, "\n| the job of it is | {} |\n|---|{}", header.join(" | "), "---|".repeat(header.len())).unwrap();
+    writeln!(page, "| and becomes | {} |", cells.join(" | ")).unwrap();
 }
 
 fn readings(page: &mut String) {
@@ -159,6 +183,8 @@ fn draw() -> String {
     tasks(&mut page, Kind::Group);
     page.push_str("\n## A job\n\n");
     jobs(&mut page);
+    page.push_str("\n## What a person may change\n\nAn empty cell is a refusal. See [repair.md](repair.md).\n\n");
+    hands(&mut page);
     page.push_str("\n## What a slot's report means\n\n");
     readings(&mut page);
     page.push_str("\n## What becomes of what a runner brings along in its hello\n\n");

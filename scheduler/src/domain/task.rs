@@ -301,6 +301,8 @@ pub struct Circumstances {
     pub chance: f64,
     /// Whether a runner is there that did not have the task yet.
     pub others_left: bool,
+    /// Attempts before somebody ran it again, which do not count.
+    pub attempts_before: u32,
 }
 
 /// What becomes of a task whose dispatch came to an end.
@@ -344,7 +346,11 @@ pub fn decide(
         (other, _) => other,
     };
     let follows = |exit_code| {
-        let used = Used { attempts: counters.attempt, here: counters.tried + 1, others_left: at.others_left };
+        let used = Used {
+            attempts: counters.attempt.saturating_sub(at.attempts_before),
+            here: counters.tried + 1,
+            others_left: at.others_left,
+        };
         policy.next(used, exit_code, at.chance)
     };
     let event = match ending {
@@ -408,7 +414,7 @@ mod tests {
     const RETRY: Retry = Retry::times(3, DELAY);
     const THREE: Policy<'_> = Policy { retry: Some(&RETRY), on_failure: OnFailure::Fail };
     const AT: Circumstances =
-        Circumstances { now: Timestamp(1_000), exit_code: Some(1), chance: 0.5, others_left: true };
+        Circumstances { now: Timestamp(1_000), exit_code: Some(1), chance: 0.5, others_left: true, attempts_before: 0 };
 
     fn decided(state: TaskState, counters: Counters, ending: Ending) -> Decision {
         decide(state, Kind::Task, counters, THREE, ending, AT).expect("the ending means something here")

@@ -53,12 +53,19 @@ pub(super) fn end(work: &mut Work, id: Uuid, ending: Ending, reason: &str, resul
         return;
     }
     let plan = work.plan(job);
+    let attempts_before = task.attempts_before;
     // A job that stops tries nothing again, but for what cleans up.
     let stopping = work.job(job).is_some_and(|job| job.row.stopping) && !plan.rule(node).outlives_stop();
     let policy = if stopping { Policy::NOTHING } else { plan.policy(node) };
     let exit_code = result.and_then(|result| result.exit_code).filter(|_| ended_by_itself(result));
     let others_left = policy.on_failure.transfers() && others_left(work, id);
-    let at = Circumstances { now: work.now, exit_code, chance: policy::chance(id, counters.attempt), others_left };
+    let at = Circumstances {
+        now: work.now,
+        exit_code,
+        chance: policy::chance(id, counters.attempt),
+        others_left,
+        attempts_before,
+    };
     let Some(decision) = task::decide(state, kind, counters, policy, ending, at) else { return };
     if let Some(result) = result {
         let row = work.edit(id);
@@ -127,6 +134,19 @@ fn others_left(work: &Work, id: Uuid) -> bool {
         class.turns.give_up(task.runner_id.as_deref().unwrap_or_default());
         turns::anyone_left(&class, &work.present)
     })
+}
+
+/// Lets every runner have its turn again: somebody runs the task once more.
+pub(super) fn begin_anew(work: &mut Work, id: Uuid) {
+    let task = work.task(id).expect("the task is in hand");
+    let Some(mut class) = Class::parse(&task.class) else { return };
+    if class.turns.is_empty() && task.counters.tried == 0 {
+        return;
+    }
+    class.turns = turns::Turns::default();
+    let row = work.note(id);
+    row.class = class.to_string();
+    row.counters.tried = 0;
 }
 
 /// Where the next attempt may go.

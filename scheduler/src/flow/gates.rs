@@ -6,6 +6,7 @@ use uuid::Uuid;
 
 use super::{
     data::Data,
+    plan::Plan,
     shards::{self, Piece},
     work::Work,
 };
@@ -33,6 +34,7 @@ pub(super) async fn settle(
     data: &mut Data,
     mut opening: Vec<Uuid>,
 ) -> Result<(), store::Error> {
+    opening.extend(work.take_opening());
     let mut waves = 0;
     loop {
         work.let_go(tx).await?;
@@ -59,9 +61,15 @@ pub(super) async fn settle(
         }
         for (group, room) in room {
             let next = store::task::lock_waiting_shards(tx, group, room).await?;
-            let ids: Vec<Uuid> = next.iter().map(|shard| shard.id).collect();
+            let mut ids: Vec<Uuid> = next.iter().map(|shard| shard.id).collect();
             work.take_tasks(next);
-            for id in ids {
+            // Those that wait again since this turn are in hand and nowhere else.
+            ids.extend(work.waiting_again(group).into_iter().take(room as usize));
+            ids.sort_unstable();
+            ids.dedup();
+            let waits = |id: &Uuid| work.task(*id).is_some_and(|shard| shard.state == TaskState::Created);
+            let next: Vec<Uuid> = ids.into_iter().filter(waits).take(room as usize).collect();
+            for id in next {
                 work.happen(id, Event::GateOpened, "");
             }
         }
@@ -120,12 +128,29 @@ async fn count_in_group(
     group.shards_ended += 1;
     group.shards_succeeded += u32::from(finished);
     let (ended, succeeded) = (group.shards_ended, group.shards_succeeded);
-    let (count, node, job) = (group.shard_count.unwrap_or_default(), group.node, group.job_id);
+    let count = group.shard_count.unwrap_or_default();
     if ended < count {
         *room.entry(id).or_default() += 1;
         return Ok(());
     }
     room.remove(&id);
+    end_group(tx, work, id, succeeded, count).await
+}
+
+/// Ends a group that runs if all its shards have ended.
+pub(super) async fn end_if_all_ended(tx: &Tx, work: &mut Work, group: Uuid) -> Result<(), store::Error> {
+    let row = work.task(group).expect("the group is in hand");
+    let (succeeded, count) = (row.shards_succeeded, row.shard_count.unwrap_or_default());
+    if row.state == TaskState::Running && row.shards_ended >= count {
+        end_group(tx, work, group, succeeded, count).await?;
+    }
+    Ok(())
+}
+
+/// Ends a group whose shards all have ended.
+async fn end_group(tx: &Tx, work: &mut Work, id: Uuid, succeeded: u32, count: u32) -> Result<(), store::Error> {
+    let row = work.task(id).expect("the group is in hand");
+    let (node, job) = (row.node, row.job_id);
     let plan = work.plan(job);
     let percent = plan.task(node).shards.as_ref().map_or(100, |shards| shards.min_success_percent);
     let enough = gate::group_finishes(succeeded, count, percent);
@@ -222,6 +247,11 @@ fn closed_by(work: &Work, job: Uuid, child: u32, by: Outcome) -> Option<u32> {
     })
 }
 
+/// How a task's end counts for the gates of its children, if it has ended.
+pub(super) fn outcome_of(plan: &Plan, task: &TaskRow) -> Option<Outcome> {
+    end_of(task).map(|end| gate::counts_as(end, plan.on_failure(task.node)))
+}
+
 /// How a task ended, if it has.
 fn end_of(task: &TaskRow) -> Option<End> {
     End::of(task.state, task.skip_cause)
@@ -284,7 +314,13 @@ async fn open(tx: &Tx, work: &mut Work, data: &mut Data, opening: &[Uuid]) -> Re
                     .collect()
             }
         };
-        shards::split(work, id, pieces);
+        // A group that is run again has shards already.
+        if task.shard_count.is_some() {
+            work.take_tasks(store::repair::lock_shards(tx, id).await?);
+        }
+        let kept = shards::split(work, id, pieces);
+        let kept: Vec<&TaskRow> = kept.iter().filter_map(|shard| work.task(*shard)).collect();
+        store::repair::resplit(tx, &kept).await?;
     }
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! What happens: the engine and the stations of a task, in order.
 
+mod audit;
 mod backfill;
 mod batch;
 mod birth;
@@ -19,6 +20,7 @@ mod picker;
 mod plan;
 mod pulse;
 mod reaper;
+mod repair;
 mod replan;
 pub mod request;
 mod schedules;

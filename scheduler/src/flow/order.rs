@@ -3,8 +3,8 @@
 use uuid::Uuid;
 
 use super::request::{
-    Applied, Apply, Backfill, Caller, CancelBackfill, Delete, DeleteCalendar, Error, PutCalendar, PutCalendars, Run,
-    Switch, Terminate,
+    Applied, Apply, Backfill, Caller, CancelBackfill, Delete, DeleteCalendar, Error, MarkTask, PutCalendar,
+    PutCalendars, Repaired, Rerun, Run, Switch, Terminate,
 };
 
 /// Something asked for.
@@ -13,6 +13,8 @@ pub(super) enum Order {
     Apply(Apply),
     Run(Run),
     Terminate(Terminate),
+    Rerun(Rerun),
+    Mark(MarkTask),
     Delete(Delete),
     Switch(Switch),
     Backfill(Backfill),
@@ -30,6 +32,7 @@ pub(super) enum OrderAnswer {
     Calendars(Result<Vec<PutCalendar>, Error>),
     Job(Result<Uuid, Error>),
     Count(Result<u32, Error>),
+    Repaired(Result<Repaired, Error>),
     Done(Result<(), Error>),
 }
 
@@ -38,6 +41,8 @@ impl Order {
     pub(super) fn job(&self) -> Option<Uuid> {
         match self {
             Self::Terminate(terminate) => Some(terminate.job_id),
+            Self::Rerun(rerun) => Some(rerun.job_id),
+            Self::Mark(mark) => Some(mark.job_id),
             _ => None,
         }
     }
@@ -65,11 +70,14 @@ impl Order {
         matches!(self, Self::DrainRunner { .. } | Self::DrainScheduler { .. })
     }
 
-    fn caller(&self) -> Option<(&'static str, &Caller)> {
+    /// Who asks for it, and by which method.
+    pub(super) fn caller(&self) -> Option<(&'static str, &Caller)> {
         match self {
             Self::Apply(order) => Some(("Apply", &order.caller)),
             Self::Run(order) => Some(("Run", &order.caller)),
             Self::Terminate(order) => Some(("Terminate", &order.caller)),
+            Self::Rerun(order) => Some(("Rerun", &order.caller)),
+            Self::Mark(order) => Some(("Mark", &order.caller)),
             Self::Delete(order) => Some(("Delete", &order.caller)),
             Self::Switch(order) => Some(("Switch", &order.caller)),
             Self::Backfill(order) => Some(("Backfill", &order.caller)),
@@ -106,6 +114,7 @@ impl Order {
             Self::Apply(_) => OrderAnswer::Applied(Err(error)),
             Self::Run(_) | Self::Backfill(_) => OrderAnswer::Job(Err(error)),
             Self::PutCalendars(_) => OrderAnswer::Calendars(Err(error)),
+            Self::Rerun(_) | Self::Mark(_) => OrderAnswer::Repaired(Err(error)),
             Self::Terminate(_)
             | Self::Delete(_)
             | Self::Switch(_)

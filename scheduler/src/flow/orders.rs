@@ -5,12 +5,16 @@ use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 use uuid::Uuid;
 
 use super::{
+    audit::Before,
     backfill,
     batch::Context,
     birth::{self, Cause, Kin},
     calendars,
+    data::Data,
     ending::{terminate_job, terminate_tasks},
+    gates,
     order::{Order, OrderAnswer},
+    repair,
     request::{Applied, Apply, Caller, Change, Delete, Error, Run, Terminate},
     schedules, switch,
     work::Work,
@@ -80,11 +84,13 @@ pub(super) async fn pass(
     tx: &Tx,
     context: &mut Context,
     work: &mut Work,
+    data: &mut Data,
     orders: &[Order],
     claims: Vec<Option<Claim>>,
     mut configs: Configs,
 ) -> Result<Vec<OrderAnswer>, store::Error> {
     let mut answers: Vec<OrderAnswer> = Vec::with_capacity(orders.len());
+    let mut events = Vec::new();
     for (order, claim) in orders.iter().zip(claims) {
         let claim = match claim {
             Some(claim) => claim,
@@ -92,7 +98,9 @@ pub(super) async fn pass(
         };
         let answer = match claim {
             Claim::New => {
-                let answer = carry_out(tx, context, work, order, &mut configs).await?;
+                let before = Before::of(order, work, &configs);
+                let answer = carry_out(tx, context, work, data, order, &mut configs).await?;
+                events.extend(before.events(order, &answer, work));
                 keep(tx, order, &answer).await?;
                 answer
             }
@@ -104,6 +112,7 @@ pub(super) async fn pass(
         };
         answers.push(answer);
     }
+    store::audit::insert(tx, &events).await?;
     let unused: Vec<Uuid> = configs.values().filter(|config| config.version == 0).map(|config| config.id).collect();
     store::config::take_back(tx, &unused).await?;
     Ok(answers)
@@ -117,6 +126,7 @@ async fn keep(tx: &Tx, order: &Order, answer: &OrderAnswer) -> Result<(), store:
         OrderAnswer::Calendars(Ok(put)) => serde_json::to_string(put),
         OrderAnswer::Job(Ok(job)) => serde_json::to_string(job),
         OrderAnswer::Count(Ok(count)) => serde_json::to_string(count),
+        OrderAnswer::Repaired(Ok(repaired)) => serde_json::to_string(repaired),
         _ => return store::request::release(tx, &caller.principal, method, &caller.request_id).await,
     };
     let kept = kept.expect("an answer has a JSON form");
@@ -130,6 +140,7 @@ fn recall(order: &Order, kept: &str) -> OrderAnswer {
         Order::Apply(_) => OrderAnswer::Applied(serde_json::from_str(kept).map_err(unreadable)),
         Order::PutCalendars(_) => OrderAnswer::Calendars(serde_json::from_str(kept).map_err(unreadable)),
         Order::Run(_) | Order::Backfill(_) => OrderAnswer::Job(serde_json::from_str(kept).map_err(unreadable)),
+        Order::Rerun(_) | Order::Mark(_) => OrderAnswer::Repaired(serde_json::from_str(kept).map_err(unreadable)),
         _ => OrderAnswer::Count(serde_json::from_str(kept).map_err(unreadable)),
     }
 }
@@ -138,6 +149,7 @@ async fn carry_out(
     tx: &Tx,
     context: &mut Context,
     work: &mut Work,
+    data: &mut Data,
     order: &Order,
     configs: &mut Configs,
 ) -> Result<OrderAnswer, store::Error> {
@@ -145,6 +157,15 @@ async fn carry_out(
         Order::Apply(order) => OrderAnswer::Applied(apply(tx, work.now, order, configs).await?),
         Order::Run(order) => OrderAnswer::Job(run(tx, context, work, order, configs).await?),
         Order::Terminate(order) => OrderAnswer::Count(terminate(tx, work, order).await?),
+        // A repair counts the whole graph anew: what ended in this turn has to have had its consequences.
+        Order::Rerun(order) => {
+            gates::settle(tx, work, data, Vec::new()).await?;
+            OrderAnswer::Repaired(repair::rerun(tx, work, order).await?)
+        }
+        Order::Mark(order) => {
+            gates::settle(tx, work, data, Vec::new()).await?;
+            OrderAnswer::Repaired(repair::mark(tx, work, order).await?)
+        }
         Order::Delete(order) => OrderAnswer::Count(delete(tx, work.now, order, configs).await?),
         Order::Switch(order) => OrderAnswer::Count(switch::pass(tx, work.now, order, configs).await?),
         Order::Backfill(order) => OrderAnswer::Job(backfill::begin(tx, work.now, order, configs).await?),

@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, time::Duration};
 use uuid::Uuid;
 
 pub use self::schedules::{Backfill, CancelBackfill, DeleteCalendar, Position, PutCalendar, PutCalendars, Switch};
-use crate::domain::definition::JobConfig;
+use crate::domain::{definition::JobConfig, repair::Mark};
 
 /// Who asks, and how a repetition of the same request is known.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -81,6 +81,78 @@ pub struct Terminate {
     pub reason: String,
 }
 
+/// Which tasks of a job are run again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Again {
+    /// Those that failed and those that were cut short; of a group only such shards.
+    Failed,
+    /// One task, or one shard of it; and with it what comes after it, if so asked.
+    Task {
+        /// Its name.
+        name: String,
+        /// Which shard; `None` means the whole task.
+        shard: Option<u32>,
+        /// What comes after it is run again too, finished or not.
+        following: bool,
+    },
+}
+
+/// Asks to run tasks of a job again.
+#[derive(Debug, Clone)]
+pub struct Rerun {
+    /// Who asks.
+    pub caller: Caller,
+    /// The job.
+    pub job_id: Uuid,
+    /// Which of its tasks.
+    pub again: Again,
+    /// Also where an earlier attempt is not proven gone.
+    pub force: bool,
+    /// Why.
+    pub reason: String,
+}
+
+/// What a person says about a task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Said {
+    /// How it ended.
+    Ended(Mark),
+    /// That nothing is left of its attempts whose end is not proven.
+    Gone,
+}
+
+/// Asks to take a person's word for how a task ended.
+#[derive(Debug, Clone)]
+pub struct MarkTask {
+    /// Who asks.
+    pub caller: Caller,
+    /// The job.
+    pub job_id: Uuid,
+    /// The task's name.
+    pub task: String,
+    /// Which shard; `None` means the whole task.
+    pub shard: Option<u32>,
+    /// What is said.
+    pub said: Said,
+    /// Only if it waits still.
+    pub waiting_only: bool,
+    /// Why.
+    pub reason: String,
+}
+
+/// What a repair did.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Repaired {
+    /// Tasks that are run again or were marked; a group that is run again as a whole counts as one.
+    pub tasks: u32,
+    /// Skipped tasks that are decided again.
+    pub reconsidered: u32,
+    /// The state of the job, or of the task that was marked, before.
+    pub before: String,
+    /// And now.
+    pub after: String,
+}
+
 /// Asks to delete a job config.
 #[derive(Debug, Clone)]
 pub struct Delete {
@@ -99,6 +171,14 @@ pub enum Error {
     #[error("{kind} {name:?} does not exist")]
     NotFound {
         /// "job config", "job", "task", "runner", "scheduler".
+        kind: &'static str,
+        /// What was asked for.
+        name: String,
+    },
+    /// It was there, and retention removed it.
+    #[error("{kind} {name:?} is not kept any more: retention removed it, or is about to")]
+    Expired {
+        /// "job".
         kind: &'static str,
         /// What was asked for.
         name: String,

@@ -3,11 +3,13 @@
 mod backfills;
 mod clocks;
 mod explain;
+mod firing;
 mod graphs;
 mod locks;
 mod parked;
 mod policies;
 mod races;
+mod repair;
 mod schedules;
 mod switches;
 

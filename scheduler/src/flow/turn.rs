@@ -114,7 +114,7 @@ async fn run(context: &mut Context, input: &Input) -> Result<Output, store::Erro
     }
     let mut data = Data::default();
 
-    output.orders = orders::pass(&tx, context, &mut work, &input.orders, claims, configs).await?;
+    output.orders = orders::pass(&tx, context, &mut work, &mut data, &input.orders, claims, configs).await?;
     trigger::pass(&tx, &mut work, fires).await?;
     output.more |= backfill::pass(&tx, &mut work, backfills).await?;
     dispatcher::pass(&tx, context, &mut work, input, &runners, &held, &mut output).await?;

@@ -4,7 +4,7 @@
 mod outbox;
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
 };
 
@@ -17,6 +17,7 @@ use crate::{
         gate::{Parents, SkipCause},
         heartbeat::TaskRef,
         job::{self, JobState},
+        repair::Hand,
         task::{Counters, Event, Kind, TaskState},
         time::Timestamp,
         turns::Present,
@@ -67,6 +68,9 @@ pub(super) struct Work {
     tasks: HashMap<Uuid, TaskWork>,
     nodes: HashMap<(Uuid, u32), Uuid>,
     ended: Vec<Uuid>,
+    opening: Vec<Uuid>,
+    /// Groups that a person reopened in this turn.
+    reopened: BTreeSet<Uuid>,
     attempts: Vec<AttemptRow>,
     /// Dispatches before the present one of their task, or of tasks not in hand, whose end is proven.
     proven: Vec<TaskRef>,
@@ -83,6 +87,8 @@ impl Work {
             tasks: HashMap::new(),
             nodes: HashMap::new(),
             ended: Vec::new(),
+            opening: Vec::new(),
+            reopened: BTreeSet::new(),
             attempts: Vec::new(),
             proven: Vec::new(),
             proved: false,
@@ -228,6 +234,40 @@ impl Work {
         true
     }
 
+    /// Lets a person act on a task. `false` when that is refused in the state the task is in.
+    pub(super) fn by_hand(&mut self, id: Uuid, hand: Hand, reason: impl Into<String>) -> bool {
+        let Some(task) = self.tasks.get(&id) else { return false };
+        let Some(next) = task.row.state.by_hand(task.row.kind, hand) else { return false };
+        self.enter(id, next, reason.into());
+        true
+    }
+
+    /// Notes that shards of a group may wait again, of which the database does not know yet.
+    pub(super) fn reopened(&mut self, group: Uuid) {
+        self.reopened.insert(group);
+    }
+
+    /// The shards of a group that wait again since this turn, lowest id first.
+    pub(super) fn waiting_again(&self, group: Uuid) -> Vec<Uuid> {
+        if !self.reopened.contains(&group) {
+            return Vec::new();
+        }
+        let waits = |task: &&TaskRow| task.group_id == Some(group) && task.state == TaskState::Created;
+        let mut waiting: Vec<Uuid> = self.tasks().filter(waits).map(|task| task.id).collect();
+        waiting.sort_unstable();
+        waiting
+    }
+
+    /// Has a gate opened at the end of the turn: it is open already.
+    pub(super) fn open_later(&mut self, id: Uuid) {
+        self.opening.push(id);
+    }
+
+    /// What is to be opened since this was asked last.
+    pub(super) fn take_opening(&mut self) -> Vec<Uuid> {
+        std::mem::take(&mut self.opening)
+    }
+
     /// Skips a task that waits.
     pub(super) fn skip(&mut self, id: Uuid, event: Event, cause: SkipCause, reason: String) -> bool {
         self.edit(id).skip_cause = Some(cause);
@@ -246,6 +286,11 @@ impl Work {
         row.state = state;
         row.reason = reason;
         match state {
+            // Only a person leads here from a later state.
+            TaskState::Created => {
+                (row.queued_at, row.dispatched_at, row.started_at, row.ended_at) = (None, None, None, None);
+                (row.runner_id, row.slot, row.session_id, row.skip_cause) = (None, None, None, None);
+            }
             TaskState::Queued => {
                 row.queued_at = Some(now.max(row.counters.not_before));
                 (row.slot, row.session_id, row.started_at) = (None, None, None);
@@ -417,6 +462,7 @@ impl NewTask {
             slot: None,
             session_id: None,
             warned_at: None,
+            attempts_before: 0,
             gone: true,
             end_grace: None,
             exit_code: None,

@@ -1,9 +1,10 @@
 //! Acts on jobs, runners and schedulers.
 
 use baton::v1::{
-    DrainRunnerRequest, DrainRunnerResponse, DrainSchedulerRequest, DrainSchedulerResponse, Job, ResumeRunnerRequest,
-    ResumeRunnerResponse, ResumeSchedulerRequest, ResumeSchedulerResponse, RunRequest, RunResponse, Runner, Scheduler,
-    TerminateRequest, TerminateResponse, command_service_server::CommandService,
+    DrainRunnerRequest, DrainRunnerResponse, DrainSchedulerRequest, DrainSchedulerResponse, Job, MarkRequest,
+    MarkResponse, RerunRequest, RerunResponse, ResumeRunnerRequest, ResumeRunnerResponse, ResumeSchedulerRequest,
+    ResumeSchedulerResponse, RunRequest, RunResponse, Runner, Scheduler, TerminateRequest, TerminateResponse,
+    command_service_server::CommandService,
 };
 use tonic::{Request, Response, Status, async_trait};
 use uuid::Uuid;
@@ -88,7 +89,7 @@ impl Commands {
     }
 }
 
-fn check_reason(fields: &mut Fields, reason: &str) {
+pub(super) fn check_reason(fields: &mut Fields, reason: &str) {
     if reason.chars().count() > REASON_MAX {
         fields.refuse("reason", format!("has at most {REASON_MAX} characters"));
     }
@@ -102,6 +103,14 @@ impl CommandService for Commands {
 
     async fn terminate(&self, request: Request<TerminateRequest>) -> Result<Response<TerminateResponse>, Status> {
         Ok(Response::new(self.end(request.into_inner()).await?))
+    }
+
+    async fn rerun(&self, request: Request<RerunRequest>) -> Result<Response<RerunResponse>, Status> {
+        Ok(Response::new(self.0.rerun(request.into_inner()).await?))
+    }
+
+    async fn mark(&self, request: Request<MarkRequest>) -> Result<Response<MarkResponse>, Status> {
+        Ok(Response::new(self.0.mark(request.into_inner()).await?))
     }
 
     async fn drain_runner(

@@ -1,6 +1,7 @@
 //! What is said: messages become values, answers become messages.
 
 mod api;
+mod audit;
 mod backfills;
 mod calendars;
 mod caller;
@@ -12,6 +13,7 @@ mod job_configs;
 mod jobs;
 mod logs;
 mod page;
+mod repair;
 mod runners;
 mod schedulers;
 mod schedules;

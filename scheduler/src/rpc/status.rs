@@ -5,6 +5,7 @@
 //! | `INVALID_ARGUMENT` | `INVALID_REQUEST` | fields are wrong; each of them is named |
 //! | `INVALID_ARGUMENT` | `AMBIGUOUS_ID` | a part of an id fits several |
 //! | `NOT_FOUND` | `JOB_NOT_FOUND`, … | there is no such thing; the closest name is told |
+//! | `NOT_FOUND` | `EXPIRED` | it was there, and retention removed it |
 //! | `ALREADY_EXISTS` | `REQUEST_ID_REUSED` | another request came under this id |
 //! | `FAILED_PRECONDITION` | such as `JOB_ENDED` | the request does not fit what is |
 //! | `ABORTED` | `CONTENDED` | others were in the way; the same may work at once |
@@ -236,12 +237,25 @@ fn not_found(words: &str, reason: &str, next_step: &str, name: &str, suggestion:
     status(Code::NotFound, &message, details)
 }
 
+/// What retention removed, or has begun to remove.
+fn expired(words: &str, name: &str) -> Status {
+    let name = &cut(name, VALUE_BYTES_MAX);
+    let message = format!(
+        "{words} {name:?} is not kept any more: `retention` of its job config, or the scheduler's --retention-age, says \
+         how long"
+    );
+    let mut details = details("EXPIRED", [("kind", words.to_owned()), ("name", name.to_owned())]);
+    details.set_resource_info(words, name, "", &message);
+    status(Code::NotFound, &message, details)
+}
+
 fn refused(refusal: request::Error) -> Status {
     match refusal {
         request::Error::NotFound { kind, name } => match Kind::ALL.into_iter().find(|known| known.words() == kind) {
             Some(kind) => Error::not_found(kind, name).into(),
             None => not_found(kind, "NOT_FOUND", "look at its name", &name, None),
         },
+        request::Error::Expired { kind, name } => expired(kind, &name),
         request::Error::Invalid(wrong) => {
             let violations: Vec<Violation> =
                 wrong.into_iter().map(|(field, message)| Violation::new(field, message)).collect();

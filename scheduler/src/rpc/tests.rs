@@ -364,6 +364,7 @@ async fn health_and_reflection_tell_exactly_what_is_served() {
     assert_eq!(
         names,
         [
+            "baton.v1.AuditService",
             "baton.v1.BackfillService",
             "baton.v1.CalendarService",
             "baton.v1.CommandService",

@@ -151,6 +151,7 @@ fn a_task(job: &JobRow, node: u32, state: TaskState) -> TaskRow {
         slot: None,
         session_id: None,
         warned_at: None,
+        attempts_before: 0,
         gone: true,
         end_grace: None,
         exit_code: None,

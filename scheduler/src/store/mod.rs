@@ -1,6 +1,7 @@
 //! What is written. Each question and each transition has a named function; rows turn into domain values at the door.
 
 pub mod attempt;
+pub mod audit;
 pub mod backfill;
 pub mod calendar;
 pub mod callback;
@@ -14,6 +15,7 @@ pub mod log;
 mod open;
 pub mod read;
 mod reader;
+pub mod repair;
 pub mod request;
 mod row;
 pub mod runner;

@@ -57,6 +57,8 @@ pub struct TaskRow {
     pub session_id: Option<Uuid>,
     /// When it was reported that the present attempt takes long.
     pub warned_at: Option<Timestamp>,
+    /// How many attempts there were before somebody ran it again; they do not count against its retries.
+    pub attempts_before: u32,
     /// Whether the end of the last attempt's processes is proven; also while there is none.
     pub gone: bool,
     /// The grace that a terminate asked for, in microseconds.
@@ -113,10 +115,10 @@ pub struct Changed<'a> {
 /// text stands in the question, and with values instead of parameters.
 pub(super) const HOLDS_SLOT: &str = "state IN ('DISPATCHED', 'RUNNING', 'TERMINATING')";
 
-const COLUMNS: &str = "task.id, task.job_id, task.task_config_id, task.node, task.kind, task.group_id,
+pub(super) const COLUMNS: &str = "task.id, task.job_id, task.task_config_id, task.node, task.kind, task.group_id,
     task.shard_index, task.shard_count, task.shard_item, task.state, task.reason, task.skip_cause, task.attempt,
     task.lease, task.priority, task.class, task.not_before, task.runner_id, task.slot, task.session_id, task.deaths,
-    task.refusals, task.tried, task.warned_at, task.gone, task.end_grace, task.exit_code, task.exit_signal, task.output, task.stdout_bytes,
+    task.refusals, task.tried, task.warned_at, task.attempts_before, task.gone, task.end_grace, task.exit_code, task.exit_signal, task.output, task.stdout_bytes,
     task.stderr_bytes, task.parents_total, task.parents_succeeded, task.parents_failed, task.parents_skipped,
     task.shards_succeeded, task.shards_ended, task.created_at, task.queued_at, task.dispatched_at, task.started_at,
     task.ended_at, task.seq";
@@ -414,6 +416,7 @@ pub async fn update(tx: &Tx, tasks: &[Changed<'_>]) -> Result<u64, Error> {
         uuid("session_id").nullable(),
         int("deaths"),
         int("refusals"),
+        int("attempts_before"),
         boolean("gone"),
         bigint("end_grace").nullable(),
         int("exit_code").nullable(),
@@ -449,6 +452,7 @@ pub async fn update(tx: &Tx, tasks: &[Changed<'_>]) -> Result<u64, Error> {
             row.session_id.into(),
             row.counters.deaths.cast_signed().into(),
             row.counters.refusals.cast_signed().into(),
+            row.attempts_before.cast_signed().into(),
             row.gone.into(),
             row.end_grace.into(),
             row.exit_code.into(),
@@ -473,7 +477,7 @@ pub async fn update(tx: &Tx, tasks: &[Changed<'_>]) -> Result<u64, Error> {
                     skip_cause = input.skip_cause, attempt = input.attempt, lease = input.lease,
                     not_before = input.not_before, runner_id = input.runner_id, slot = input.slot,
                     session_id = input.session_id, deaths = input.deaths, refusals = input.refusals,
-                    gone = input.gone, end_grace = input.end_grace, exit_code = input.exit_code,
+                    attempts_before = input.attempts_before, gone = input.gone, end_grace = input.end_grace, exit_code = input.exit_code,
                     exit_signal = input.exit_signal, output = input.output, stdout_bytes = input.stdout_bytes, stderr_bytes = input.stderr_bytes,
                     parents_succeeded = input.parents_succeeded, parents_failed = input.parents_failed,
                     parents_skipped = input.parents_skipped, shard_count = input.shard_count,
@@ -518,7 +522,7 @@ pub async fn dispatch(tx: &Tx, tasks: &[&TaskRow]) -> Result<u64, Error> {
     tx.execute(input.statement(tx.backend(), text, &[])).await
 }
 
-fn ids(ids: &[Uuid]) -> Input<1> {
+pub(super) fn ids(ids: &[Uuid]) -> Input<1> {
     let mut input = Input::new([uuid("id")]);
     for id in ids {
         input.push([(*id).into()]);
@@ -531,7 +535,7 @@ fn state_of(row: &QueryResult) -> Result<TaskState, Error> {
     TaskState::from_word(&word).ok_or_else(|| unreadable("task", &word, "the state is not one of ours"))
 }
 
-fn read_all(rows: &[QueryResult]) -> Result<Vec<TaskRow>, Error> {
+pub(super) fn read_all(rows: &[QueryResult]) -> Result<Vec<TaskRow>, Error> {
     rows.iter().map(read).collect()
 }
 
@@ -567,6 +571,7 @@ fn read(row: &QueryResult) -> Result<TaskRow, Error> {
         slot: row.maybe_number("slot")?,
         session_id: row.column("session_id")?,
         warned_at: row.time("warned_at")?,
+        attempts_before: row.number("attempts_before")?,
         gone: row.column("gone")?,
         end_grace: row.column("end_grace")?,
         exit_code: row.column("exit_code")?,

@@ -16,7 +16,7 @@ use stateright::{Checker as _, HasDiscoveries, Model};
 
 /// A model has no clock of its own and no chance: an attempt follows another at once.
 fn at() -> Circumstances {
-    Circumstances { now: Timestamp(0), exit_code: None, chance: 0.5, others_left: false }
+    Circumstances { now: Timestamp(0), exit_code: None, chance: 0.5, others_left: false, attempts_before: 0 }
 }
 
 /// Explores a model whole: nothing that must not happen does, and what should be possible is. Returns how many states

@@ -1,5 +1,6 @@
 //! `baton get`: lists of things, or one of them.
 
+mod audit;
 mod backfills;
 mod configs;
 mod fires;
@@ -35,6 +36,7 @@ Examples:
   baton get job 7be0d21c -o json
   baton get tasks 7be0d21c/resize
   baton get runners -l pool=etl
+  baton get audit --job 7be0d21c
   baton get config orders-etl --version 6 -o yaml")]
 pub struct Args {
     #[command(subcommand)]
@@ -49,6 +51,9 @@ enum Kind {
     /// Job configs by namespace and name, or one.
     #[command(visible_alias = "config")]
     Configs(configs::Args),
+    /// What was changed by request, newest first.
+    #[command(visible_alias = "audits")]
+    Audit(audit::Args),
     /// Fires of a job config that made no job, newest first.
     #[command(visible_alias = "fire")]
     Fires(fires::Args),
@@ -77,6 +82,7 @@ pub async fn run(context: &Context, args: Args) -> Result<Exit, Error> {
     match args.kind {
         Kind::Backfills(args) => backfills::run(context, args).await,
         Kind::Configs(args) => configs::run(context, args).await,
+        Kind::Audit(args) => audit::run(context, args).await,
         Kind::Fires(args) => fires::run(context, args).await,
         Kind::Jobs(args) => jobs::run(context, args).await,
         Kind::Tasks(args) => tasks::run(context, args).await,
@@ -152,6 +158,7 @@ macro_rules! pages {
 
 pages! {
     ListResponse: job_configs;
+    ListAuditEventsResponse: events;
     ListFiresResponse: fires;
     ListJobsResponse: jobs;
     ListSchedulesResponse: schedules;

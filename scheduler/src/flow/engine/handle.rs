@@ -16,8 +16,8 @@ use crate::{
         order::{Order, OrderAnswer},
         pulse::Seen,
         request::{
-            self, Applied, Apply, Backfill, CancelBackfill, Delete, DeleteCalendar, PutCalendar, PutCalendars, Run,
-            Switch, Terminate,
+            self, Applied, Apply, Backfill, CancelBackfill, Delete, DeleteCalendar, MarkTask, PutCalendar,
+            PutCalendars, Repaired, Rerun, Run, Switch, Terminate,
         },
     },
 };
@@ -45,6 +45,16 @@ impl Engine {
     /// Ends a job or a task; returns how many tasks that concerned.
     pub async fn terminate(&self, order: Terminate) -> Result<u32, request::Error> {
         self.count(Order::Terminate(order)).await
+    }
+
+    /// Runs tasks of a job again.
+    pub async fn rerun(&self, order: Rerun) -> Result<Repaired, request::Error> {
+        self.repaired(Order::Rerun(order)).await
+    }
+
+    /// Takes a person's word for how a task ended.
+    pub async fn mark(&self, order: MarkTask) -> Result<Repaired, request::Error> {
+        self.repaired(Order::Mark(order)).await
     }
 
     /// Takes a job config out of use; returns how many of its jobs are live.
@@ -147,6 +157,13 @@ impl Engine {
     async fn count(&self, order: Order) -> Result<u32, request::Error> {
         match self.order(order).await? {
             OrderAnswer::Count(answer) => answer,
+            other => Err(mismatch(&other)),
+        }
+    }
+
+    async fn repaired(&self, order: Order) -> Result<Repaired, request::Error> {
+        match self.order(order).await? {
+            OrderAnswer::Repaired(answer) => answer,
             other => Err(mismatch(&other)),
         }
     }

@@ -33,7 +33,7 @@ impl Scene {
     /// The one schedule there is.
     pub(super) async fn row(&self) -> ScheduleRow {
         let tx = self.world.store.begin().await.unwrap();
-        let rows = tx.query(sql::statement(tx.backend(), "SELECT id FROM job_config", &[])).await.unwrap();
+        let rows = tx.query(sql::statement(tx.backend(), "SELECT id FROM job_config ORDER BY id", &[])).await.unwrap();
         let id = rows[0].try_get("", "id").unwrap();
         crate::store::schedule::of_configs(&tx, &[id]).await.unwrap().remove(0)
     }

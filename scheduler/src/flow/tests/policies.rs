@@ -25,11 +25,10 @@ fn killed() -> TaskResult {
 }
 
 impl Scene {
-    async fn change(&self, text: &str, params: &[(&str, sea_orm::Value)]) -> u64 {
+    async fn set(&self, text: &str, params: &[(&str, sea_orm::Value)]) {
         let tx = self.world.store.begin().await.unwrap();
-        let changed = tx.execute(store::sql::statement(tx.backend(), text, params)).await.unwrap();
+        tx.execute(store::sql::statement(tx.backend(), text, params)).await.unwrap();
         tx.commit().await.unwrap();
-        changed
     }
 
     /// One value of the only task of a job.
@@ -56,7 +55,7 @@ impl Scene {
         let now = store::scheduler::now(&tx).await.unwrap();
         drop(tx);
         let then = now.0 - micros(timing.lost_after) - 1_000_000;
-        self.change(
+        self.set(
             "UPDATE runner SET last_seen_at = :then WHERE id = :id",
             &[("then", then.into()), ("id", runner.into())],
         )

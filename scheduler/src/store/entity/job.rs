@@ -41,6 +41,8 @@ pub struct Model {
     pub tasks_ended: i32,
     pub tasks_failed: i32,
     pub seq: i64,
+    pub removing: bool,
+    pub logs_removed: bool,
 }
 
 #[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]

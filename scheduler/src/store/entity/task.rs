@@ -30,6 +30,7 @@ pub struct Model {
     pub refusals: i32,
     pub tried: i32,
     pub warned_at: Option<i64>,
+    pub attempts_before: i32,
     pub gone: bool,
     pub end_grace: Option<i64>,
     pub exit_code: Option<i32>,

@@ -91,13 +91,22 @@ pub struct JobFilter {
 impl Store {
     /// One job.
     pub async fn job(&self, id: Uuid) -> Result<Option<Job>, Error> {
-        job::Entity::find_by_id(id).one(self.reader()).await?.map(Job::try_from).transpose()
+        job::Entity::find_by_id(id)
+            .filter(job::Column::Removing.eq(false))
+            .one(self.reader())
+            .await?
+            .map(Job::try_from)
+            .transpose()
     }
 
     /// Jobs, newest first, below the one given.
     pub async fn jobs(&self, filter: &JobFilter, below: Option<Uuid>, limit: u64) -> Result<Page<Job>, Error> {
         use job::Column as C;
-        let mut question = job::Entity::find().filter(has_labels(self.backend(), C::Labels, &filter.labels));
+        let mut question = job::Entity::find().filter(C::Removing.eq(false)).filter(has_labels(
+            self.backend(),
+            C::Labels,
+            &filter.labels,
+        ));
         if let Some(namespace) = &filter.namespace {
             question = question.filter(C::Namespace.eq(namespace));
         }

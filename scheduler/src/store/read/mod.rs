@@ -1,5 +1,6 @@
 //! What is asked. Each answer is one page in its own short transaction, as plain values.
 
+mod audit;
 mod backfill;
 mod calendar;
 mod config;
@@ -22,6 +23,7 @@ use sea_orm::{
 };
 
 pub use self::{
+    audit::AuditFilter,
     backfill::Backfill,
     calendar::{Calendar, CalendarKey},
     config::{Config, ConfigKey, ConfigVersion, ListedConfig},

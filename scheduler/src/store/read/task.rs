@@ -443,7 +443,8 @@ fn shown(row: task::Model, config: Option<&TaskConfig>, shard_states: BTreeMap<T
         shard_item: row.shard_item,
         reason: row.reason,
         attempt: row.attempt.cast_unsigned(),
-        max_attempts: config.and_then(|config| config.retry.as_ref()).map_or(1, |retry| retry.max_attempts),
+        max_attempts: config.and_then(|config| config.retry.as_ref()).map_or(1, |retry| retry.max_attempts)
+            + row.attempts_before.cast_unsigned(),
         lease: row.lease.cast_unsigned(),
         runner_id: row.runner_id,
         slot: row.slot.map(i32::cast_unsigned),

@@ -86,6 +86,8 @@ async fn job_of(tx: &Tx, config: Uuid, name: &str, state: JobState, created_at: 
         tasks_ended: 0,
         tasks_failed: 0,
         seq: 4,
+        removing: false,
+        logs_removed: false,
     };
     let id = row.id;
     row.into_active_model().reset_all().insert(tx.connection()).await.unwrap();
