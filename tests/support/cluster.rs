@@ -30,6 +30,9 @@ pub struct World {
     schedulers: usize,
     fronts: bool,
     database_proxy: bool,
+    own_server: bool,
+    sqlite_in: Option<PathBuf>,
+    scheduler_env: Vec<(usize, Vec<(String, String)>)>,
     runners: Vec<RunnerSpec>,
 }
 
@@ -112,6 +115,9 @@ impl World {
             schedulers: 1,
             fronts: false,
             database_proxy: false,
+            own_server: false,
+            sqlite_in: None,
+            scheduler_env: Vec::new(),
             runners: Vec::new(),
         }
     }
@@ -157,6 +163,24 @@ impl World {
         self
     }
 
+    /// On a PostgreSQL server of its own, which the test may break.
+    pub fn with_own_server(mut self) -> Self {
+        self.own_server = true;
+        self
+    }
+
+    /// Whose SQLite database lies in this directory.
+    pub fn sqlite_in(mut self, directory: &Path) -> Self {
+        self.sqlite_in = Some(directory.to_owned());
+        self
+    }
+
+    /// With this in the environment of the scheduler with this number.
+    pub fn scheduler_env(mut self, index: usize, env: Vec<(String, String)>) -> Self {
+        self.scheduler_env.push((index, env));
+        self
+    }
+
     /// With one more runner.
     pub fn runner(mut self, runner: RunnerSpec) -> Self {
         self.runners.push(runner);
@@ -174,7 +198,8 @@ impl World {
         for name in ["home", "work"] {
             fs::create_dir(directory.path().join(name)).expect("a directory can be made");
         }
-        let database = Database::create(self.backend, directory.path());
+        let files = self.sqlite_in.as_deref().unwrap_or(directory.path());
+        let database = Database::create(self.backend, files, self.own_server);
         let way_to_database = match database.server_address().filter(|_| self.database_proxy) {
             Some(server) => Some(Proxy::to(server).await),
             None => None,
@@ -190,6 +215,7 @@ impl World {
             way_to_database,
             beat: self.beat,
             grace: self.grace,
+            scheduler_env: self.scheduler_env,
             database,
             directory,
         };
@@ -291,6 +317,7 @@ pub struct Cluster {
     way_to_database: Option<Proxy>,
     beat: Duration,
     grace: Duration,
+    scheduler_env: Vec<(usize, Vec<(String, String)>)>,
     database: Database,
     directory: TempDir,
 }
@@ -356,9 +383,34 @@ impl Cluster {
         self.database.url()
     }
 
+    /// Runs a statement on PostgreSQL, or tells what the server had against it; none on SQLite.
+    pub fn try_sql(&self, statement: &str) -> Option<Result<Vec<String>, String>> {
+        self.database.try_sql(statement)
+    }
+
     /// Runs a statement on PostgreSQL; none on SQLite.
     pub fn sql(&self, statement: &str) -> Option<Vec<String>> {
         self.database.sql(statement)
+    }
+
+    /// Restarts the PostgreSQL server of this test ([`World::with_own_server`]): in order, or as if it had crashed.
+    pub fn restart_database(&self, crash: bool) {
+        self.database.own_server().restart(if crash { "QUIT" } else { "INT" });
+    }
+
+    /// Stops the time of the PostgreSQL server of this test, each of its processes.
+    pub fn freeze_database(&self) {
+        self.database.own_server().signal_all(Signal::STOP);
+    }
+
+    /// Lets it go on.
+    pub fn thaw_database(&self) {
+        self.database.own_server().signal_all(Signal::CONT);
+    }
+
+    /// What a scheduler has written so far.
+    pub fn scheduler_output(&self, index: usize) -> String {
+        self.schedulers[index].output()
     }
 
     /// What every task of this cluster has in its environment: the home of its runner is the test's own.
@@ -395,6 +447,9 @@ impl Cluster {
             "--grace",
             &milliseconds(self.grace),
         ]);
+        for (_, env) in self.scheduler_env.iter().filter(|(of, _)| *of == index) {
+            command.envs(env.iter().map(|(key, value)| (key, value)));
+        }
         if let Some(front) = self.fronts.get(index) {
             command.args(["--advertise", &front.to_string()]);
         }

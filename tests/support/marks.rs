@@ -2,8 +2,9 @@
 
 use std::{
     collections::BTreeMap,
-    fs,
+    fs::{self, File},
     path::{Path, PathBuf},
+    sync::Mutex,
 };
 
 use crate::soon;
@@ -88,5 +89,39 @@ impl Gate {
     /// Opens it for good.
     pub fn open(&self) {
         fs::write(&self.file, "").expect("the gate can be opened");
+    }
+}
+
+/// A door that holds any number of tasks at no cost: a named pipe that this process holds open until it opens the door.
+#[derive(Debug)]
+pub struct Latch {
+    path: PathBuf,
+    held: Mutex<Option<File>>,
+}
+
+impl Latch {
+    /// A closed door of this name.
+    pub fn in_directory(directory: &Path, name: &str) -> Self {
+        let path = directory.join(format!("{name}.latch"));
+        let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+        rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, mode, 0).expect("a pipe can be made");
+        // Open for both: whoever opens it to read does not wait for a writer, but reads until this one is gone.
+        let held = File::options().read(true).write(true).open(&path).expect("the pipe can be opened");
+        Self { path, held: Mutex::new(Some(held)) }
+    }
+
+    /// A shell command that takes hold of the door; to be done before [`Latch::wait`], and before the test is told.
+    pub fn take(&self) -> String {
+        format!("exec 8< \"{}\"", self.path.display())
+    }
+
+    /// A shell command that waits until the door is open.
+    pub fn wait(&self) -> String {
+        "read -r opened <&8 || true\nexec 8<&-".to_owned()
+    }
+
+    /// Opens it for good.
+    pub fn open(&self) {
+        drop(self.held.lock().expect("nobody panics here").take());
     }
 }

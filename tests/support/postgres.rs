@@ -2,17 +2,19 @@
 
 use std::{
     env, fs,
-    io::{BufRead, BufReader},
+    io::{BufRead, BufReader, Write as _},
     net::SocketAddr,
     path::PathBuf,
-    process::{Child, Command, Stdio},
+    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
     sync::{
-        OnceLock,
+        Mutex, OnceLock,
         atomic::{AtomicBool, Ordering},
     },
 };
 
-use crate::programs;
+use rustix::process::Signal;
+
+use crate::{processes, programs};
 
 /// Set to `required` where a missing server must fail the tests instead of being told.
 const SETTING: &str = "BATON_TEST_POSTGRES";
@@ -45,18 +47,27 @@ if ! $as "$bin/initdb" -D "$dir/data" -U baton -A trust -E UTF8 --no-sync > "$di
   rm -rf "$dir"
   exit 1
 fi
-$as "$bin/postgres" -D "$dir/data" -p "$port" -c listen_addresses=127.0.0.1 -c unix_socket_directories= \
-  -c fsync=$fsync -c max_connections=300 -c shared_buffers=64MB >> "$dir/log" 2>&1 < /dev/null &
-server=$!
-trap 'kill -QUIT $server 2> /dev/null; wait $server 2> /dev/null; cd /; rm -rf "$dir"' EXIT
-tries=0
-until $as "$bin/pg_isready" -q -h 127.0.0.1 -p "$port"; do
-  tries=$((tries + 1))
-  if [ "$tries" -gt 600 ] || ! kill -0 $server 2> /dev/null; then cat "$dir/log" >&2; exit 1; fi
-  sleep 0.1
+start() {
+  $as "$bin/postgres" -D "$dir/data" -p "$port" -c listen_addresses=127.0.0.1 -c unix_socket_directories= \
+    -c fsync=$fsync -c max_connections=300 -c shared_buffers=64MB >> "$dir/log" 2>&1 < /dev/null &
+  server=$!
+  tries=0
+  until $as "$bin/pg_isready" -q -h 127.0.0.1 -p "$port"; do
+    tries=$((tries + 1))
+    if [ "$tries" -gt 600 ] || ! kill -0 $server 2> /dev/null; then cat "$dir/log" >&2; exit 1; fi
+    sleep 0.1
+  done
+  echo "ready $server"
+}
+server=
+trap 'kill -CONT $server 2> /dev/null; kill -QUIT $server 2> /dev/null; wait $server 2> /dev/null; cd /; rm -rf "$dir"' EXIT
+start
+# A line names the signal by which the server is ended; then it is started again.
+while read -r signal; do
+  kill -"$signal" $server
+  wait $server || true
+  start
 done
-echo ready
-cat > /dev/null
 "#;
 
 /// The server.
@@ -65,7 +76,26 @@ pub(crate) struct Postgres {
     programs: PathBuf,
     port: u16,
     // Its standard input is the server's life line.
-    _keeper: Child,
+    keeper: Mutex<Keeper>,
+}
+
+/// The shell that keeps the server.
+#[derive(Debug)]
+struct Keeper {
+    orders: ChildStdin,
+    said: BufReader<ChildStdout>,
+    server: i32,
+    _child: Child,
+}
+
+impl Keeper {
+    /// Waits until the server answers.
+    fn ready(&mut self) {
+        let mut said = String::new();
+        self.said.read_line(&mut said).expect("the keeper speaks");
+        let pid = said.trim().strip_prefix("ready ").and_then(|pid| pid.parse().ok());
+        self.server = pid.expect("PostgreSQL did not start; what it said is above");
+    }
 }
 
 impl Postgres {
@@ -75,7 +105,8 @@ impl Postgres {
         SHARED.get_or_init(Self::start).as_ref()
     }
 
-    fn start() -> Option<Self> {
+    /// A server of its own; none where PostgreSQL is not installed.
+    pub(crate) fn start() -> Option<Self> {
         let Some(programs) = Self::installed() else {
             assert!(
                 env::var(SETTING).as_deref() != Ok("required"),
@@ -100,10 +131,27 @@ impl Postgres {
             .stdout(Stdio::piped())
             .spawn()
             .expect("there is a shell");
-        let mut said = String::new();
-        BufReader::new(keeper.stdout.take().expect("it is piped")).read_line(&mut said).expect("the keeper speaks");
-        assert_eq!(said.trim(), "ready", "PostgreSQL did not start; what it said is above");
-        Some(Self { programs, port, _keeper: keeper })
+        let (orders, said) = (keeper.stdin.take().expect("it is piped"), keeper.stdout.take().expect("it is piped"));
+        let mut keeper = Keeper { orders, said: BufReader::new(said), server: 0, _child: keeper };
+        keeper.ready();
+        Some(Self { programs, port, keeper: Mutex::new(keeper) })
+    }
+
+    /// Ends the server by this signal and starts it again; returns once it answers.
+    pub(crate) fn restart(&self, signal: &str) {
+        let mut keeper = self.keeper.lock().expect("nobody panics here");
+        writeln!(keeper.orders, "{signal}").expect("the keeper listens");
+        keeper.ready();
+    }
+
+    /// Sends a signal to every process of the server.
+    pub(crate) fn signal_all(&self, signal: Signal) {
+        let server = self.keeper.lock().expect("nobody panics here").server;
+        // The parent first, so that it starts no more of them.
+        processes::signal(server, signal);
+        for process in processes::descendants(server) {
+            processes::signal(process, signal);
+        }
     }
 
     fn installed() -> Option<PathBuf> {
@@ -132,13 +180,20 @@ impl Postgres {
 
     /// Runs a statement and gives its rows, one a line, fields parted by tabs.
     pub(crate) fn sql(&self, database: &str, statement: &str) -> Vec<String> {
+        self.try_sql(database, statement).unwrap_or_else(|refusal| panic!("{statement}: {refusal}"))
+    }
+
+    /// [`Postgres::sql`], or what the server had against it.
+    pub(crate) fn try_sql(&self, database: &str, statement: &str) -> Result<Vec<String>, String> {
         let output = Command::new(self.programs.join("psql"))
             .args(["-X", "-q", "-A", "-t", "-F", "\t", "-v", "ON_ERROR_STOP=1", "-d"])
             .arg(self.url(database))
             .args(["-c", statement])
             .output()
             .expect("psql starts");
-        assert!(output.status.success(), "{statement}: {}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect()
+        if !output.status.success() {
+            return Err(String::from_utf8_lossy(&output.stderr).into_owned());
+        }
+        Ok(String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect())
     }
 }

@@ -65,6 +65,13 @@ pub fn program(pid: i32) -> Option<PathBuf> {
     fs::read_link(format!("/proc/{pid}/exe")).ok()
 }
 
+/// How much memory a process has that is its own, or shared, and in RAM.
+pub fn resident_bytes(pid: i32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or_default();
+    line.split_whitespace().next().and_then(|kibibytes| kibibytes.parse::<u64>().ok()).unwrap_or(0) << 10
+}
+
 /// Waits until no process with this `KEY=value` in its environment lives.
 pub async fn gone(pair: &str) {
     let what = format!("every process with {pair} in its environment ends");

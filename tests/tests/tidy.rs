@@ -178,3 +178,24 @@ fn long_files_want_to_be_two() {
     });
     none(&format!("a file has at most {LINES_MAX} lines"), &offences.collect::<Vec<_>>());
 }
+
+/// docs/faults.md says in which test each fault happens: those tests are there. `module::moral` is a test of the whole
+/// system, `path::moral` one of another file.
+#[test]
+fn the_table_of_faults_names_tests_that_exist() {
+    let page = fs::read_to_string(repository().join("docs/faults.md")).expect("the page is there");
+    let rows: Vec<&str> = page.lines().filter(|line| line.starts_with("| ") && line.ends_with("` |")).collect();
+    assert!(rows.len() > 50, "the table is gone");
+    let missing: Vec<String> = rows
+        .into_iter()
+        .filter_map(|row| row.rsplit('`').nth(1))
+        .filter(|name| {
+            let Some((file, moral)) = name.rsplit_once("::") else { return true };
+            let file = if file.contains('/') { file.to_owned() } else { format!("tests/tests/system/{file}.rs") };
+            let text = fs::read_to_string(repository().join(file)).unwrap_or_default();
+            !text.contains(&format!("async fn {moral}("))
+        })
+        .map(str::to_owned)
+        .collect();
+    none("the table of faults names tests that do not exist", &missing);
+}

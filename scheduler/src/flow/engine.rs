@@ -68,7 +68,7 @@ const CLOCK_TOLERANCE: Duration = Duration::from_secs(2);
 /// Its cap.
 const RETRY_MAX: Duration = Duration::from_secs(2);
 /// A turn that takes longer than this waits for an answer that will not come: its connection is given up.
-const TURN_MAX: Duration = Duration::from_mins(1);
+pub(super) const TURN_MAX: Duration = Duration::from_mins(1);
 
 /// Why a hello was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -471,9 +471,12 @@ impl Loop {
         if error.is_unreachable() {
             warn!(%error, cause, "turn failed");
             self.pulse.lost_touch(now);
-            let sorry = "the scheduler cannot reach its database; try again in a moment";
+            let sorry = match error {
+                store::Error::Full(_) => error.to_string(),
+                _ => "the scheduler cannot reach its database; try again in a moment".to_owned(),
+            };
             for (order, reply) in input.orders.iter().zip(replies) {
-                let _ = reply.send(order.failed(request::Error::Unavailable(sorry.to_owned())));
+                let _ = reply.send(order.failed(request::Error::Unavailable(sorry.clone())));
             }
             for caller in callers {
                 let _ = caller.reply.send(Err(Refusal::Unavailable));

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use tracing::warn;
 use uuid::Uuid;
 
-use super::engine::Engine;
+use super::engine::{Engine, TURN_MAX};
 use crate::{
     domain::{
         time::{Timestamp, micros},
@@ -147,7 +147,9 @@ impl Pulse {
         self.under_way = true;
         let (store, scheduler, alive_for) = (self.store.clone(), self.scheduler, self.timing.lost_after);
         tokio::spawn(async move {
-            let committed = within(BEAT_MAX, &store, commit(&store, scheduler, &heard, own, alive_for)).await;
+            // The one writer of a SQLite file may be busy with a turn: that is no silence of the database.
+            let limit = if store.is_clustered() { BEAT_MAX } else { TURN_MAX + BEAT_MAX };
+            let committed = within(limit, &store, commit(&store, scheduler, &heard, own, alive_for)).await;
             let seen = match committed {
                 Ok(seen) => seen,
                 Err(error) => {

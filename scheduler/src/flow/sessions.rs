@@ -23,6 +23,10 @@ use crate::domain::{
 /// How many frames may wait for a runner to read them.
 pub const QUEUE_FRAMES_MAX: usize = 256;
 
+/// How many commands may wait for room in that queue, beside four for each slot: a runner with more than these unread is
+/// disconnected at once.
+const WAITING_MAX: usize = 64;
+
 /// How many sessions are offered to one turn; the others have their turn in the next ones.
 const OFFERS_MAX: usize = 512;
 
@@ -73,6 +77,10 @@ pub(super) struct Session {
     heard: u64,
     /// The highest frame whose sign of life is committed.
     committed: u64,
+    /// Since when there is a frame whose sign of life is not.
+    unseen_since: Option<Instant>,
+    /// The highest frame that was answered without that.
+    answered: u64,
     /// The verdicts were taken in.
     settled: bool,
     /// It finishes what it has by its own wish.
@@ -158,6 +166,8 @@ impl Session {
             seq: 0,
             heard: first_seq,
             committed: first_seq,
+            unseen_since: None,
+            answered: first_seq,
             settled: false,
             draining: hello.drain.is_some_and(|drain| drain != Drain::Working),
             said: hello.drain,
@@ -171,7 +181,11 @@ impl Session {
 
     /// Sends a frame with these commands, after what still waits for room.
     pub(super) fn send(&mut self, commands: Vec<Command>, now: Instant) {
-        self.waiting.extend(commands);
+        // Who has not read what waits already learns nothing from one more answer.
+        let says_nothing = commands.iter().all(|command| matches!(command, Command::GoOn { .. }));
+        if !says_nothing || self.waiting.is_empty() {
+            self.waiting.extend(commands);
+        }
         self.flush(None, now);
     }
 
@@ -215,6 +229,7 @@ impl Session {
     /// Signs of life up to this frame are committed: tells the runner so.
     pub(super) fn seen(&mut self, seq: u64, now: Instant) {
         self.committed = self.committed.max(seq);
+        self.unseen_since = self.unseen().map(|_| now);
         self.send(vec![Command::GoOn { degraded: false }], now);
     }
 
@@ -310,6 +325,9 @@ impl Session {
     pub(super) fn hear(&mut self, frame: &Frame, now: Instant) -> Heard {
         let mut heard = Heard::default();
         self.heard = self.heard.max(frame.seq);
+        if self.unseen().is_some() {
+            self.unseen_since.get_or_insert(now);
+        }
         while self.unacked.front().is_some_and(|(seq, _)| *seq <= frame.ack) {
             self.unacked.pop_front();
         }
@@ -425,6 +443,16 @@ impl Session {
         told
     }
 
+    /// Answers what was heard although its sign of life is not committed yet: the writer of the database may be busy with a
+    /// long turn, and a runner without an answer would take the stream for deaf [10]. The ack does not move.
+    fn answer_late(&mut self, timing: &Timing, now: Instant) {
+        let late = self.unseen_since.is_some_and(|since| now - since > timing.answer_timeout / 2);
+        if late && self.heard > self.answered {
+            self.answered = self.heard;
+            self.send(vec![Command::GoOn { degraded: true }], now);
+        }
+    }
+
     /// Looks at what is overdue: commands without an answer, tasks past their time. Returns why the stream is to be
     /// closed, if it is.
     pub(super) fn check(&mut self, timing: &Timing, now: Instant) -> Option<Disconnect> {
@@ -432,9 +460,11 @@ impl Session {
         if self.waiting_since.is_some() {
             self.flush(None, now);
         }
-        if self.waiting_since.is_some_and(|since| now - since > timing.heartbeat_interval) {
+        let overdue_read = self.waiting_since.is_some_and(|since| now - since > timing.heartbeat_interval);
+        if overdue_read || self.waiting.len() > WAITING_MAX + self.slots.len() * 4 {
             return unresponsive("it does not read its commands");
         }
+        self.answer_late(timing, now);
         let patience = timing.accept_timeout + timing.heartbeat_interval;
         if self.unacked.front().is_some_and(|(_, since)| now - *since > patience) {
             return unresponsive("it does not take its commands in");

@@ -63,6 +63,11 @@ pub enum Error {
     /// The database does not answer.
     #[error("the database is out of reach")]
     Unreachable(#[source] DbErr),
+    /// The database has no room to write.
+    #[error(
+        "the disk of the database is full: make room; nothing that was accepted is lost, and work goes on by itself"
+    )]
+    Full(#[source] DbErr),
     /// The database took too long to answer.
     #[error("the database has not answered for {} s", .0.as_secs())]
     Silent(std::time::Duration),
@@ -114,7 +119,7 @@ impl Error {
     /// Whether the database is away, so that it is worth trying again later and nothing is wrong with the request.
     pub fn is_unreachable(&self) -> bool {
         match self {
-            Self::Unreachable(_) | Self::Silent(_) | Self::Stopped => true,
+            Self::Unreachable(_) | Self::Full(_) | Self::Silent(_) | Self::Stopped => true,
             Self::Shared(inner) => inner.is_unreachable(),
             _ => false,
         }
@@ -131,6 +136,8 @@ impl From<DbErr> for Error {
                 // Serialization failure, deadlock, lock not available; and SQLITE_BUSY and SQLITE_LOCKED with what
                 // extends them.
                 Some("40001" | "40P01" | "55P03" | "5" | "6" | "261" | "262" | "517" | "518") => Self::Contended(error),
+                // The disk is full; SQLite says so in several ways, of which failed writes, syncs and truncations are some.
+                Some("53100" | "13" | "778" | "1034" | "1290" | "1546" | "4618" | "4874" | "5386") => Self::Full(error),
                 // Ended by the server after `statement_timeout`, by SQLite after its own.
                 Some("57014" | "9") => Self::Slow(super::reader::QUESTION_MAX),
                 // The server is shutting down, starting up, has no room, was lost, or ended a transaction that stood still.

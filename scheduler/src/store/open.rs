@@ -19,7 +19,7 @@ use sea_orm::{
     sqlx::{
         self, ConnectOptions as _, Connection as _,
         postgres::{PgConnectOptions, PgPoolOptions},
-        sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous},
+        sqlite::{SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous},
     },
 };
 
@@ -37,6 +37,8 @@ const READERS: u32 = 8;
 const LOG_READERS: u32 = 4;
 /// How long a question waits for a free connection before it is answered with "try again".
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long one who writes to SQLite waits for the one connection that may: a turn may take a minute.
+const WRITER_TIMEOUT: Duration = Duration::from_secs(70);
 /// How long SQLite waits for the lock of another connection.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 /// A connection that lay idle for this long is asked for a sign of life before it is used.
@@ -47,6 +49,10 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const IDLE_IN_TRANSACTION: Duration = Duration::from_secs(5);
 /// How long a connection may take to say that it is well when it is given back.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a change of the tables may wait for work that is in its way, and how often it is tried.
+const MIGRATION_PATIENCE: Duration = Duration::from_secs(2);
+const MIGRATION_TRIES: u32 = 30;
+const MIGRATION_PAUSE: Duration = Duration::from_millis(300);
 /// The advisory lock under which one scheduler migrates and the others wait: "baton" in ASCII.
 const MIGRATION_LOCK: i64 = 0x62_6174_6f6e;
 
@@ -129,10 +135,11 @@ async fn open_sqlite(path: &Path) -> Result<Store, Error> {
         // A connection to a file does not age, and the lock of a half-open pool must not move.
         let pool = SqlitePoolOptions::new()
             .max_connections(size)
-            .acquire_timeout(ACQUIRE_TIMEOUT)
+            .acquire_timeout(if size == 1 { WRITER_TIMEOUT } else { ACQUIRE_TIMEOUT })
             .idle_timeout(None)
             .max_lifetime(None)
-            .test_before_acquire(false);
+            .test_before_acquire(false)
+            .after_release(|connection, _| Box::pin(is_clean(connection)));
         (pool, path, options)
     };
     let connect = |(pool, path, options): (SqlitePoolOptions, PathBuf, SqliteConnectOptions)| async move {
@@ -161,6 +168,15 @@ async fn open_sqlite(path: &Path) -> Result<Store, Error> {
         #[cfg(test)]
         clock_set: Arc::default(),
     })
+}
+
+/// Whether nothing of a transaction is left on a connection that is given back. SQLite ends one by itself when the disk is
+/// full, and then it cannot be rolled back: the driver goes on counting it, makes the next one a part of it, and what
+/// that one commits would be seen by nobody and be gone with the process. Such a connection is closed.
+async fn is_clean(connection: &mut SqliteConnection) -> Result<bool, sqlx::Error> {
+    // Behind what is still to be rolled back.
+    connection.ping().await?;
+    Ok(!connection.is_in_transaction())
 }
 
 /// Gives each question its time, from when its connection is taken.
@@ -335,8 +351,21 @@ fn cannot_connect(address: &str, error: &sqlx::Error) -> Error {
     Error::Connect { address: address.to_owned(), problem: problem + advice }
 }
 
-/// Brings the tables up to date in one transaction, one scheduler at a time, unless a newer Baton did already.
+/// Brings the tables up to date in one transaction, one scheduler at a time, unless a newer Baton did already. Others work
+/// meanwhile: a change that would wait for them for long, and hold up what comes behind it, gives way and is tried again.
 pub(super) async fn migrate<M: MigratorTrait>(writer: &DatabaseConnection, backend: DbBackend) -> Result<(), Error> {
+    let mut tries = 1;
+    loop {
+        match migrate_once::<M>(writer, backend).await {
+            Err(Error::Contended(cause)) if tries == MIGRATION_TRIES => return Err(Error::Migrate(cause)),
+            Err(Error::Contended(_)) => tokio::time::sleep(MIGRATION_PAUSE).await,
+            other => return other,
+        }
+        tries += 1;
+    }
+}
+
+async fn migrate_once<M: MigratorTrait>(writer: &DatabaseConnection, backend: DbBackend) -> Result<(), Error> {
     let tx = Tx::begin(writer, backend).await?;
     if backend == DbBackend::Postgres {
         let lock = sql::statement(backend, "SELECT pg_advisory_xact_lock(:lock)", &[("lock", MIGRATION_LOCK.into())]);
@@ -354,7 +383,14 @@ pub(super) async fn migrate<M: MigratorTrait>(writer: &DatabaseConnection, backe
     };
     // A newer Baton may have added tables that we do not know and need not know: the migrator would refuse them.
     if !known.iter().all(|migration| applied.iter().any(|name| name == migration.name())) {
-        M::up(tx.connection(), None).await.map_err(Error::Migrate)?;
+        if backend == DbBackend::Postgres {
+            let patience = format!("SET LOCAL lock_timeout = {}", MIGRATION_PATIENCE.as_millis());
+            tx.execute(Statement::from_string(backend, patience)).await?;
+        }
+        M::up(tx.connection(), None).await.map_err(|error| match Error::from(error) {
+            Error::Refused(cause) => Error::Migrate(cause),
+            other => other,
+        })?;
     }
     tx.commit().await
 }
@@ -385,4 +421,29 @@ async fn has_table(tx: &DatabaseTransaction, backend: DbBackend, name: &str) -> 
 /// The numbers of a version, for comparison; what is no number counts as 0.
 fn version(text: &str) -> Vec<u32> {
     text.split(['.', '-', '+']).take(3).map(|part| part.parse().unwrap_or(0)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::testing;
+
+    /// What is committed after a full disk is committed, and not a part of what the disk had no room for.
+    #[tokio::test]
+    async fn what_is_committed_after_sqlite_ended_a_transaction_by_itself_is_seen_by_others() {
+        let world = testing::sqlite().await;
+        let store = &world.store;
+        let run = |text: &str| Statement::from_string(DbBackend::Sqlite, text.to_owned());
+        let tx = store.begin().await.unwrap();
+        // As SQLite does when a commit finds no room.
+        tx.execute(run("ROLLBACK")).await.unwrap();
+        drop(tx);
+        // A turn that fails for another reason, and one that does not.
+        drop(store.begin().await.unwrap());
+        let tx = store.begin().await.unwrap();
+        tx.execute(run("INSERT INTO meta (key, value) VALUES ('kept', '')")).await.unwrap();
+        tx.commit().await.unwrap();
+        let rows = store.reader().query_all_raw(run("SELECT key FROM meta WHERE key = 'kept'")).await.unwrap();
+        assert_eq!(rows.len(), 1, "what was committed is there for all");
+    }
 }

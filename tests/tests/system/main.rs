@@ -1,9 +1,12 @@
 //! Stories of the whole system: real programs on free ports, from the outside.
 
+mod clocks;
+mod crowds;
 mod data;
 mod database;
 mod definitions;
 mod demo;
+mod disks;
 mod errors;
 mod examples;
 mod graphs;
@@ -18,3 +21,6 @@ mod protocol;
 mod restarts;
 mod rules;
 mod schedulers;
+mod servers;
+mod slow;
+mod upgrades;

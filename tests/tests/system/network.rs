@@ -8,7 +8,7 @@ use baton_tests::{
     eventually, one_task,
     proxy::{Cut, Proxy, Way},
     soon, stories,
-    v1::{CommandKind, JobState, RunnerState, SlotStatus, TaskState},
+    v1::{CommandKind, DrainState, JobState, RunnerState, SlotStatus, TaskState},
 };
 
 async fn behind_proxy(world: World) -> (Cluster, Proxy) {
@@ -184,6 +184,54 @@ stories! {
             view.finished();
             assert_eq!(marks.count("begin"), 1);
         }
+    }
+
+    /// The runner is asked to stop while a command is on its way: it refuses it, and another runner takes the task.
+    async fn a_runner_that_is_stopped_with_run_new_in_flight_gives_the_task_back(world: World) {
+        let (mut cluster, beats) = behind_beats(world.beat(Duration::from_secs(5))).await;
+        let mut held = false;
+        beats.judge(move |frame| {
+            held |= frame.commands(CommandKind::RunNew);
+            if held && matches!(frame, Frame::Down(_)) { Fate::Hold } else { Fate::Pass }
+        });
+        let marks = cluster.marks("stopped");
+        let id = cluster.run(&one_task("stopped", &marks.around("true"))).await;
+        soon("the command is on its way", || beats.count(|frame| frame.commands(CommandKind::RunNew)) == 1).await;
+        cluster.runner("one").part.terminate();
+        soon("the runner says that it drains", || {
+            beats.count(|frame| matches!(frame, Frame::Up(beat) if beat.drain() != DrainState::Working)) > 0
+        })
+        .await;
+        beats.release();
+        cluster.add_runner(RunnerSpec::named("two")).await;
+        let view = cluster.done(&id).await;
+        view.finished();
+        let work = view.task("work");
+        assert_eq!((work.attempt, work.runner_id.as_str()), (1, "two"), "{}", view.reasons());
+        assert_eq!(marks.count("begin"), 1);
+        let status = cluster.runner("one").part.end(PATIENCE).await;
+        assert!(status.success(), "{status}");
+    }
+
+    /// The scheduler is asked to stop while its command is on its way: what began is adopted, what did not is sent again.
+    async fn a_scheduler_that_is_stopped_with_run_new_in_flight_repeats_nothing(world: World) {
+        let (mut cluster, beats) = behind_beats(world.beat(Duration::from_secs(5))).await;
+        let mut held = false;
+        beats.judge(move |frame| {
+            held |= frame.commands(CommandKind::RunNew);
+            if held && matches!(frame, Frame::Down(_)) { Fate::Hold } else { Fate::Pass }
+        });
+        let marks = cluster.marks("stopped");
+        let id = cluster.run(&one_task("stopped", &marks.around("true"))).await;
+        soon("the command is on its way", || beats.count(|frame| frame.commands(CommandKind::RunNew)) == 1).await;
+        cluster.scheduler(0).terminate();
+        let status = cluster.scheduler(0).end(PATIENCE).await;
+        assert!(status.success(), "{status}");
+        beats.release();
+        cluster.start_scheduler(0).await;
+        let view = cluster.done(&id).await;
+        view.finished();
+        assert_eq!((view.task("work").attempt, marks.count("begin")), (1, 1), "{}", view.reasons());
     }
 
     async fn a_cut_within_a_frame_does_no_more_harm_than_any_other(world: World) {

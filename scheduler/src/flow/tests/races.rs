@@ -233,3 +233,43 @@ fn a_reset_that_is_asked_for_each_second_is_overdue_all_the_same() {
     let closed = session.check(&timing(), start + Duration::from_secs(11));
     assert_eq!(closed.map(|disconnect| disconnect.reason), Some(DisconnectReason::Unresponsive));
 }
+
+#[test]
+fn a_beat_is_answered_although_a_long_turn_keeps_its_sign_of_life_from_being_committed() {
+    let (mut session, mut frames) = session(1);
+    let start = std::time::Instant::now();
+    let patience = timing().answer_timeout / 2;
+    session.hear(&frame(2, 0, Vec::new()), start);
+    assert!(session.check(&timing(), start + patience).is_none());
+    assert!(frames.try_recv().is_err(), "it may still be committed in time");
+    for late in 1..4 {
+        assert!(session.check(&timing(), start + patience + Duration::from_millis(late)).is_none());
+    }
+    let answer = frames.try_recv().expect("it is answered");
+    assert_eq!((answer.ack, answer.commands), (1, vec![Command::GoOn { degraded: true }]), "the ack has not moved");
+    assert!(frames.try_recv().is_err(), "once");
+    session.seen(2, start + patience * 2);
+    assert_eq!(frames.try_recv().expect("it is acknowledged").ack, 2);
+    assert!(session.check(&timing(), start + patience * 8).is_none());
+    assert!(frames.try_recv().is_err(), "nothing is owed any more");
+}
+
+#[test]
+fn what_waits_for_a_runner_that_does_not_read_is_bounded() {
+    let (mut session, frames) = session(1);
+    let start = std::time::Instant::now();
+    // Its queue is full; whatever it is answered now would wait.
+    for seq in 2..10_000 {
+        session.hear(&frame(seq, 0, Vec::new()), start);
+        session.seen(seq, start);
+    }
+    assert!(session.check(&timing(), start).is_none(), "answers alone are not worth a word each");
+    // It says so much that needs an answer that it is not waited for.
+    for lease in 0..200 {
+        let stray = TaskRef { task: Uuid::nil(), attempt: 1, lease };
+        session.hear(&frame(10_000 + lease, 0, vec![report(0, SlotStatus::Failed, Some(stray))]), start);
+    }
+    let closed = session.check(&timing(), start);
+    assert_eq!(closed.map(|disconnect| disconnect.reason), Some(DisconnectReason::Unresponsive));
+    drop(frames);
+}

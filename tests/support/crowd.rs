@@ -1,0 +1,135 @@
+//! Thousands of runners that hold nothing, each on a connection of its own: a stream that says hello, beats, and dials
+//! again as rule 11 says when it breaks.
+
+use std::{
+    net::SocketAddr,
+    time::{Duration, Instant},
+};
+
+use baton::v1::{DrainState, Heartbeat, Hello, SlotReport, SlotStatus};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tokio::{
+    sync::{mpsc, watch},
+    task::JoinSet,
+    time::{sleep, timeout},
+};
+use tokio_stream::wrappers::ReceiverStream;
+
+use crate::{Api, ByHand, eventually};
+
+/// Files that this process needs besides one a session.
+const OTHER_FILES: u64 = 500;
+/// How long a hello may stay without an answer before another dial.
+const HELLO_PATIENCE: Duration = Duration::from_secs(20);
+/// The frames that may wait in one session.
+const IN_FLIGHT: usize = 4;
+
+/// Runners without tasks. They go away when this is dropped.
+#[derive(Debug)]
+pub struct Crowd {
+    online: watch::Sender<usize>,
+    count: usize,
+    _sessions: JoinSet<()>,
+}
+
+impl Crowd {
+    /// How many sessions this process may have: a file each, as many as the system lets it open.
+    pub fn most(wanted: usize) -> usize {
+        let limit = getrlimit(Resource::Nofile);
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+        let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+        let room = usize::try_from(files.saturating_sub(OTHER_FILES)).unwrap_or(usize::MAX);
+        if room < wanted {
+            eprintln!("{wanted} sessions need as many open files, and this process may have {files}: {room} are tried");
+        }
+        wanted.min(room)
+    }
+
+    /// Dials this scheduler with so many runners.
+    pub fn dial(scheduler: SocketAddr, count: usize) -> Self {
+        let online = watch::Sender::new(0);
+        let mut sessions = JoinSet::new();
+        for number in 0..count {
+            let online = online.clone();
+            sessions.spawn(async move { live(scheduler, ByHand::hello(&format!("crowd-{number}")), online).await });
+        }
+        Self { online, count, _sessions: sessions }
+    }
+
+    /// How many have been welcomed and are connected.
+    pub fn online(&self) -> usize {
+        *self.online.borrow()
+    }
+
+    /// Waits until all of them are, and says how long that took.
+    pub async fn all_online(&self, limit: Duration) -> Duration {
+        let since = Instant::now();
+        let what = format!("{} sessions are online", self.count);
+        eventually(&what, limit, || std::future::ready((self.online() == self.count).then_some(()))).await;
+        since.elapsed()
+    }
+
+    /// Waits until none of them is.
+    pub async fn none_online(&self, limit: Duration) {
+        eventually("every session has ended", limit, || std::future::ready((self.online() == 0).then_some(()))).await;
+    }
+}
+
+/// One runner: session after session, with a back-off drawn from the whole window.
+async fn live(scheduler: SocketAddr, mut hello: Hello, online: watch::Sender<usize>) {
+    let mut failures = 0;
+    let (mut base, mut cap) = (Duration::from_secs(1), Duration::from_secs(8));
+    loop {
+        if let Some((told_base, told_cap)) = session(scheduler, &hello, &online).await {
+            (base, cap, failures) = (told_base, told_cap, 0);
+        }
+        hello.conn += 1;
+        let window = (base * 2_u32.pow(failures.min(3))).min(cap);
+        failures += 1;
+        // Full jitter, from the only source of chance at hand.
+        let chance = (uuid::Uuid::new_v4().as_u128() % 1_000) as u32;
+        sleep(window * chance / 1_000).await;
+    }
+}
+
+/// One stream, from the dial to its end. Gives the back-off that the scheduler told, if it was welcomed.
+async fn session(scheduler: SocketAddr, hello: &Hello, online: &watch::Sender<usize>) -> Option<(Duration, Duration)> {
+    let (frames, sent) = mpsc::channel(IN_FLIGHT);
+    let first =
+        Heartbeat { seq: 1, hello: Some(hello.clone()), drain: DrainState::Working.into(), ..Default::default() };
+    frames.try_send(first).ok()?;
+    let mut heartbeats = Api::to(scheduler).heartbeats;
+    let opening = async {
+        let mut commands = heartbeats.beat(ReceiverStream::new(sent)).await.ok()?.into_inner();
+        let first = commands.message().await.ok()??;
+        Some((commands, first))
+    };
+    let (mut commands, first) = timeout(HELLO_PATIENCE, opening).await.ok()??;
+    let welcome = first.welcome?;
+    let span = |span: Option<prost_types::Duration>, default: u64| {
+        span.and_then(|span| Duration::try_from(span).ok()).unwrap_or(Duration::from_secs(default))
+    };
+    let beat = span(welcome.heartbeat_interval, 10);
+    let told = (span(welcome.backoff_base, 1), span(welcome.backoff_max, 8));
+    let (mut seq, mut ack) = (1, first.seq);
+    online.send_modify(|online| *online += 1);
+    let mut ticks = tokio::time::interval(beat);
+    loop {
+        tokio::select! {
+            command = commands.message() => match command {
+                Ok(Some(command)) => ack = command.seq,
+                _ => break,
+            },
+            _ = ticks.tick() => {
+                seq += 1;
+                let idle = SlotReport { slot: 0, status: SlotStatus::Idle.into(), ..Default::default() };
+                let drain = DrainState::Working.into();
+                if frames.try_send(Heartbeat { seq, ack, slots: vec![idle], drain, ..Default::default() }).is_err() {
+                    break;
+                }
+            }
+        }
+    }
+    online.send_modify(|online| *online -= 1);
+    Some(told)
+}
