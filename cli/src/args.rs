@@ -6,8 +6,8 @@ use clap::{ArgAction, Parser, Subcommand, ValueEnum};
 
 use crate::{
     commands::{
-        apply, backfill, calendar, completion, delete, describe, dev, drain, errors, explain, get, import, init, logs,
-        mark, next, rerun, restore, resume, run, schedule, switch, terminate, validate, watch,
+        apply, backfill, calendar, callback, completion, delete, describe, dev, drain, errors, explain, get, import,
+        init, logs, mark, next, rerun, restore, resume, run, schedule, switch, terminate, validate, watch,
     },
     output::{Format, time::TimeMode},
     selector,
@@ -131,6 +131,8 @@ pub enum Command {
     Drain(drain::Args),
     /// Give a drained runner or scheduler work again.
     Resume(resume::Args),
+    /// Send again what was told to others.
+    Callback(callback::Args),
     /// Delete a job config; its jobs go on and stay readable.
     Delete(delete::Args),
     /// Make an earlier version of a job config the newest again.

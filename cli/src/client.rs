@@ -12,10 +12,11 @@ use std::{
 #[allow(clippy::wildcard_imports)]
 use baton::v1::{
     audit_service_client::AuditServiceClient, backfill_service_client::BackfillServiceClient,
-    calendar_service_client::CalendarServiceClient, command_service_client::CommandServiceClient,
-    job_config_service_client::JobConfigServiceClient, job_service_client::JobServiceClient,
-    log_service_client::LogServiceClient, runner_service_client::RunnerServiceClient,
-    schedule_service_client::ScheduleServiceClient, scheduler_service_client::SchedulerServiceClient, *,
+    calendar_service_client::CalendarServiceClient, callback_service_client::CallbackServiceClient,
+    command_service_client::CommandServiceClient, job_config_service_client::JobConfigServiceClient,
+    job_service_client::JobServiceClient, log_service_client::LogServiceClient,
+    runner_service_client::RunnerServiceClient, schedule_service_client::ScheduleServiceClient,
+    scheduler_service_client::SchedulerServiceClient, *,
 };
 use tonic::{
     Request, Response, Status, Streaming,
@@ -94,6 +95,7 @@ impl Client {
     }
 
     services! {
+        callbacks: CallbackServiceClient;
         audit: AuditServiceClient;
         backfills: BackfillServiceClient;
         calendars: CalendarServiceClient;
@@ -107,6 +109,9 @@ impl Client {
     }
 
     unary! {
+        list_callbacks: callbacks, ListCallbacksRequest => ListCallbacksResponse;
+        get_callback: callbacks, GetCallbackRequest => GetCallbackResponse;
+        resend_callback: callbacks, ResendCallbackRequest => ResendCallbackResponse;
         apply: configs, ApplyRequest => ApplyResponse;
         get: configs, GetRequest => GetResponse;
         list: configs, ListRequest => ListResponse;

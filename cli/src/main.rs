@@ -76,6 +76,7 @@ async fn dispatch(command: Command, context: &Context) -> Result<Exit, Error> {
         Command::Calendar(args) => commands::calendar::run(context, args).await,
         Command::Drain(args) => commands::drain::run(context, args).await,
         Command::Resume(args) => commands::resume::run(context, args).await,
+        Command::Callback(args) => commands::callback::run(context, args).await,
         Command::Delete(args) => commands::delete::run(context, args).await,
         Command::Restore(args) => commands::restore::run(context, args).await,
         Command::Errors(args) => commands::errors::run(context, &args),

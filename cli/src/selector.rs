@@ -2,7 +2,7 @@
 
 use std::{fmt, str::FromStr, time::Duration};
 
-use baton::v1::{JobState, TaskState};
+use baton::v1::{CallbackState, JobState, TaskState};
 
 /// A job, one task of it, or one shard of that task.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -114,6 +114,16 @@ pub fn job_state(text: &str) -> Result<JobState, String> {
     JobState::from_str_name(&format!("JOB_STATE_{}", text.to_uppercase()))
         .filter(|state| *state != JobState::Unspecified)
         .ok_or_else(|| "a job is created, running, finished, failed, skipped, terminating or terminated".to_owned())
+}
+
+/// A callback's state by its word, in any case; one that failed was given up.
+pub fn callback_state(text: &str) -> Result<CallbackState, String> {
+    match text.to_lowercase().replace(['_', ' '], "-").as_str() {
+        "pending" => Ok(CallbackState::Pending),
+        "delivered" => Ok(CallbackState::Delivered),
+        "failed" | "given-up" => Ok(CallbackState::GivenUp),
+        _ => Err("a callback is pending, delivered or failed (given up)".to_owned()),
+    }
 }
 
 /// A task's state by its word, in any case.

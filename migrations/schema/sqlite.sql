@@ -117,6 +117,7 @@ CREATE INDEX callback_given_up ON callback (id) WHERE state = 'GIVEN_UP';
 CREATE INDEX callback_holds ON callback (task_id) WHERE blocking;
 CREATE INDEX callback_of_config ON callback (namespace, name, id);
 CREATE INDEX callback_of_job ON callback (job_id, id);
+CREATE INDEX callback_tail ON callback (lower(substr(hex(id), -4)));
 CREATE INDEX callback_without_job ON callback (created_at) WHERE job_id IS NULL;
 CREATE TABLE fire (
     job_config_id blob NOT NULL REFERENCES job_config (id) ON DELETE CASCADE,

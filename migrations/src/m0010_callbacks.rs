@@ -58,6 +58,7 @@ impl MigrationTrait for Migration {
             CREATE INDEX callback_of_config ON callback (namespace, name, id);
             CREATE INDEX callback_given_up ON callback (id) WHERE state = 'GIVEN_UP';
             CREATE INDEX callback_holds ON callback (task_id) WHERE blocking;
+            CREATE INDEX callback_tail ON callback ({tail});
             CREATE INDEX callback_without_job ON callback (created_at) WHERE job_id IS NULL;
             ",
         )

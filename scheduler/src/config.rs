@@ -3,6 +3,8 @@
 //! Everything that can be set stands in one table, from which flags, variables, keys of the file and the text of
 //! `--print-config` are drawn. All that is wrong is told at once.
 
+mod courier;
+
 use std::{collections::BTreeMap, fmt, fmt::Write as _, fs, net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::{Arg, ArgAction, ArgMatches, Command, parser::ValueSource};
@@ -12,7 +14,7 @@ use crate::{
         definition::{did_you_mean, span},
         timing::Timing,
     },
-    store,
+    flow, store,
 };
 
 /// The longest that a stopping scheduler may ask its runners to hold on.
@@ -31,6 +33,8 @@ pub struct Config {
     pub timing: Timing,
     /// How its log lines look.
     pub log_format: LogFormat,
+    /// How callbacks are carried out.
+    pub courier: flow::courier::Settings,
 }
 
 /// How log lines look.
@@ -61,7 +65,11 @@ const fn time(name: &'static str, help: &'static str) -> Setting {
     Setting { name, value: "TIME", help, heading: "Times of the heartbeat protocol" }
 }
 
-const SETTINGS: [Setting; 18] = [
+const fn callbacks(name: &'static str, value: &'static str, help: &'static str) -> Setting {
+    Setting { name, value, help, heading: "Callbacks" }
+}
+
+const SETTINGS: [Setting; 28] = [
     setting("listen", "ADDRESS:PORT", "Where to listen [default: 127.0.0.1:7420]"),
     setting(
         "database_url",
@@ -81,6 +89,24 @@ const SETTINGS: [Setting; 18] = [
         "TIME",
         "How long a planned stop may last before the runners' tasks are decided without them [default: 10m]",
     ),
+    callbacks(
+        "callback_allow",
+        "CIDR,…",
+        "Private, loopback and link-local addresses that webhooks may be at, such as 10.1.0.0/16 [default: none]",
+    ),
+    callbacks(
+        "callback_backoff",
+        "TIME",
+        "The first wait before a callback is tried again; it triples each time [default: 2s]",
+    ),
+    callbacks("callback_tries", "NUMBER", "How often a callback is tried [default: 10]"),
+    callbacks("secrets_dir", "DIR", "Where file:NAME in a definition is looked up [default: none]"),
+    callbacks("smtp_host", "HOST", "The mail server [default: no mail is sent]"),
+    callbacks("smtp_port", "PORT", "Its port [default: 587 with starttls, 465 with implicit, 25 with none]"),
+    callbacks("smtp_tls", "MODE", "How it is talked to: starttls, implicit or none [default: starttls]"),
+    callbacks("smtp_from", "ADDRESS", "Whom letters are from"),
+    callbacks("smtp_user", "NAME", "Whom the mail server is told that we are [default: nobody]"),
+    callbacks("smtp_password", "PLACE", "Where the password is: env:NAME or file:PATH"),
     time("heartbeat_interval", "How often a runner beats; all times below follow it [default: 10s]"),
     time("lost_after", "A runner not heard for this long is lost [default: 6 beats]"),
     time("grace", "How long the processes of a task may take to end after SIGTERM [default: 10s]"),
@@ -265,6 +291,7 @@ impl Values {
             advertise: advertise.flatten(),
             timing,
             log_format: log_format.unwrap_or_default(),
+            courier: self.courier(),
         }
     }
 
@@ -361,14 +388,14 @@ mod tests {
         read(&command().try_get_matches_from(arguments).unwrap())
     }
 
-    fn config(arguments: &[&str]) -> Config {
+    pub(super) fn config(arguments: &[&str]) -> Config {
         match asked(arguments).unwrap() {
             Asked::Run { config, .. } => *config,
             Asked::Print(text) => panic!("{text}"),
         }
     }
 
-    fn problems(arguments: &[&str]) -> Vec<String> {
+    pub(super) fn problems(arguments: &[&str]) -> Vec<String> {
         asked(arguments).unwrap_err().0
     }
 
@@ -422,11 +449,11 @@ mod tests {
 
     #[test]
     fn what_is_printed_can_be_read_again_and_tells_no_password() {
-        let url = "postgres://baton:secret@db/baton";
+        let url = "postgres://baton:hunter2@db/baton";
         let Asked::Print(text) = asked(&["--print-config", "--database-url", url]).unwrap() else {
             panic!("it was asked to print");
         };
-        assert!(!text.contains("secret"), "{text}");
+        assert!(!text.contains("hunter2"), "{text}");
         assert!(text.parse::<toml::Table>().is_ok(), "{text}");
         assert!(
             text.lines().any(|line| line.starts_with("listen = \"127.0.0.1:7420\"") && line.ends_with("# default"))

@@ -69,8 +69,18 @@ impl Scheduler {
         let address = config.advertise.unwrap_or_else(|| local_addr.to_string());
         let tx = store.begin().await?;
         store::scheduler::register(&tx, id, &address, env!("CARGO_PKG_VERSION")).await?;
+        // Whoever had callbacks in hand before at this address, or on this file, is gone.
+        let before = if store.is_clustered() { Some(address.as_str()) } else { None };
+        let now = store::scheduler::now(&tx).await?;
+        store::callback::release_of_gone(&tx, id, before, now).await?;
         tx.commit().await?;
-        let settings = flow::Settings { store: store.clone(), timing: config.timing, scheduler: id, address };
+        let settings = flow::Settings {
+            store: store.clone(),
+            timing: config.timing,
+            scheduler: id,
+            address,
+            courier: config.courier,
+        };
         let (engine, turning) = Engine::start(settings);
         let api = Api {
             store,

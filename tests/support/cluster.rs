@@ -30,6 +30,7 @@ pub struct World {
     schedulers: usize,
     fronts: bool,
     database_proxy: bool,
+    scheduler_args: Vec<String>,
     own_server: bool,
     sqlite_in: Option<PathBuf>,
     scheduler_env: Vec<(usize, Vec<(String, String)>)>,
@@ -115,6 +116,7 @@ impl World {
             schedulers: 1,
             fronts: false,
             database_proxy: false,
+            scheduler_args: Vec::new(),
             own_server: false,
             sqlite_in: None,
             scheduler_env: Vec::new(),
@@ -160,6 +162,12 @@ impl World {
     /// Whose first scheduler reaches its PostgreSQL through a proxy: [`Cluster::way_to_database`].
     pub fn with_way_to_database(mut self) -> Self {
         self.database_proxy = true;
+        self
+    }
+
+    /// Whose schedulers are started with one more argument.
+    pub fn scheduler_arg(mut self, argument: &str) -> Self {
+        self.scheduler_args.push(argument.to_owned());
         self
     }
 
@@ -215,6 +223,7 @@ impl World {
             way_to_database,
             beat: self.beat,
             grace: self.grace,
+            scheduler_args: self.scheduler_args,
             scheduler_env: self.scheduler_env,
             database,
             directory,
@@ -317,6 +326,7 @@ pub struct Cluster {
     way_to_database: Option<Proxy>,
     beat: Duration,
     grace: Duration,
+    scheduler_args: Vec<String>,
     scheduler_env: Vec<(usize, Vec<(String, String)>)>,
     database: Database,
     directory: TempDir,
@@ -453,6 +463,7 @@ impl Cluster {
         if let Some(front) = self.fronts.get(index) {
             command.args(["--advertise", &front.to_string()]);
         }
+        command.args(&self.scheduler_args);
         command
     }
 

@@ -13,7 +13,7 @@ use crate::{
     context::Context,
     errors::{Error, Exit},
     output::{
-        Output,
+        Output, callbacks,
         facts::Facts,
         glyphs, origin,
         text::{Line, Tone},
@@ -138,6 +138,9 @@ fn config_lines(output: Output, stored: &StoredJobConfig, config: &JobConfig, no
     if let Some(timeout) = proto_span(config.timeout) {
         facts.add("timeout", time::span(timeout));
     }
+    for callback in &config.callbacks {
+        facts.add("callback", callbacks::words(callback));
+    }
     facts.add("tasks", stored.task_count.to_string());
     let mut lines = facts.into_lines();
     for task in config.tasks.iter().take(TASKS_MAX) {
@@ -194,6 +197,9 @@ fn task_config_lines(task: &TaskConfig) -> Vec<Line> {
     }
     if task.priority != 0 {
         facts.add("  priority", task.priority.to_string());
+    }
+    for callback in &task.callbacks {
+        facts.add("  callback", callbacks::words(callback));
     }
     facts.into_lines()
 }

@@ -17,7 +17,8 @@ use baton_runner::{
 use baton_scheduler::{
     Scheduler,
     config::{Config, LogFormat},
-    domain::timing::Timing,
+    domain::{callback::address::Network, timing::Timing},
+    flow::courier,
     store,
 };
 use tokio::{
@@ -114,6 +115,11 @@ async fn serve(context: &Context, args: &Args, data: &Path, guarded: Guarded) ->
         advertise: None,
         timing: Timing::from_beat(BEAT, GRACE),
         log_format: LogFormat::default(),
+        // It is for one person on this machine, whose webhooks are on it, too.
+        courier: courier::Settings {
+            allow: LOOPBACK.iter().filter_map(|range| Network::parse(range).ok()).collect(),
+            ..courier::Settings::default()
+        },
     })
     .await
     .map_err(cannot_start)?;

@@ -49,6 +49,10 @@ const ENTRIES: &[Entry] = entries! {
         => "take it out of their `calendars` and apply them, then delete it";
     CALENDAR_NOT_FOUND (NOT_FOUND) "no calendar of this name is in the namespace"
         => "see `baton calendar get`; another namespace is named with -n";
+    CALLBACK_NOT_FOUND (NOT_FOUND) "no callback has this id"
+        => "see `baton get callbacks`; callbacks are removed together with their job";
+    CALLBACK_NOT_RESENT (FAILED_PRECONDITION) "the callback is being tried right now, or started a job already"
+        => "see how it stands: `baton get callbacks --id ID`; a job is started again with `baton run CONFIG`";
     CONTENDED (ABORTED) "other changes of the same rows were in the way"
         => "try again: nothing was changed";
     EXPIRED (NOT_FOUND) "it was there, and retention removed it"

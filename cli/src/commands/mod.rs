@@ -3,6 +3,7 @@
 pub mod apply;
 pub mod backfill;
 pub mod calendar;
+pub mod callback;
 pub mod completion;
 pub mod delete;
 pub mod describe;

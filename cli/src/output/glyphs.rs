@@ -22,7 +22,7 @@ impl Look {
     }
 }
 
-const fn look(glyph: &'static str, word: &'static str, tone: Tone) -> Look {
+pub(super) const fn look(glyph: &'static str, word: &'static str, tone: Tone) -> Look {
     Look { glyph, word, tone }
 }
 

@@ -1,5 +1,6 @@
 //! What a command prints: tables for people, tab-separated text for pipes, the protocol's own JSON for scripts.
 
+pub mod callbacks;
 pub mod escape;
 pub mod facts;
 pub mod glyphs;

@@ -179,6 +179,11 @@ fn draw() -> String {
          FINISHED, FAILED, SKIPPED and TERMINATED never change by themselves.\n\n## A task, or a shard\n\n",
     );
     tasks(&mut page, Kind::Task);
+    page.push_str(
+        "\nAn end of its work, from DISPATCHED or RUNNING to FINISHED or FAILED, leads to CALLBACK instead while callbacks \
+         marked `blocking` tell of it; that of a shard never does. A terminate gives these callbacks up, and the task ends \
+         in the same turn, as its work ended.\n",
+    );
     page.push_str("\n## A group of shards\n\n");
     tasks(&mut page, Kind::Group);
     page.push_str("\n## A job\n\n");

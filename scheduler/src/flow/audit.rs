@@ -89,6 +89,20 @@ impl Before {
                 after: "deleted".to_owned(),
                 ..event("DeleteCalendar", "calendar")
             }],
+            (Order::Backfill(backfill), OrderAnswer::Job(Ok(id))) => vec![AuditRow {
+                namespace: backfill.namespace.clone(),
+                object: backfill.name.clone(),
+                after: format!("backfill {id}{}", if backfill.again { ", again" } else { "" }),
+                ..event("Backfill", "job config")
+            }],
+            (Order::CancelBackfill(cancel), OrderAnswer::Count(Ok(_))) => vec![AuditRow {
+                namespace: cancel.namespace.clone(),
+                object: cancel.name.clone(),
+                before: format!("backfill {}", cancel.id),
+                after: "cancelled".to_owned(),
+                reason: cancel.reason.clone(),
+                ..event("CancelBackfill", "job config")
+            }],
             (Order::Terminate(terminate), OrderAnswer::Count(Ok(_))) => {
                 let task = terminate.task.as_deref();
                 let mut row = about(event("Terminate", ""), work, terminate.job_id, task, terminate.shard_index);

@@ -6,12 +6,14 @@ use std::time::{Duration, Instant};
 use uuid::Uuid;
 
 use super::{
+    callbacker::Attempt,
     order::{Order, OrderAnswer},
     plan::Plans,
     pulse::Judge,
 };
 use crate::{
     domain::{
+        callback::delivery::Backoff,
         command::RunSpec,
         heartbeat::{Admission, Hello, TaskRef, TaskResult, Verdict},
         pick::Offer,
@@ -19,7 +21,7 @@ use crate::{
         time::Timestamp,
         timing::Timing,
     },
-    store::{Store, task::TaskRow},
+    store::{Store, callback::Claimed, task::TaskRow},
 };
 
 /// What a turn is given.
@@ -40,6 +42,14 @@ pub(super) struct Input {
     /// The sessions of this scheduler, when it is time to look at what nobody tells: what they are owed, jobs left to be
     /// written, deadlines gone by, tasks that wait for a retry. Any other turn asks the database only for what came in.
     pub look: Option<Vec<Uuid>>,
+    /// What callbacks came to that were tried.
+    pub tried: Vec<Attempt>,
+    /// Callbacks that start jobs.
+    pub starts: Vec<Claimed>,
+    /// How many callbacks there is room for to be tried, beside those that are.
+    pub callbacks_room: u32,
+    /// Whether to look for callbacks that are due; those that a turn writes are looked for by it anyway.
+    pub callbacks_due: bool,
     /// Whether the last turn was committed is not known: what was given out is compared with what was sent.
     pub in_doubt: bool,
     /// By which right silent runners are given up in this turn, if they are.
@@ -77,6 +87,10 @@ pub(super) struct Output {
     pub drained: Option<Vec<String>>,
     /// Tasks whose templates fail, to be failed by the next turn.
     pub unrenderable: Vec<(TaskRef, Uuid, String)>,
+    /// Callbacks to be tried.
+    pub claimed: Vec<Claimed>,
+    /// When the next callback is due, if that was looked for.
+    pub next_callback: Option<Option<Timestamp>>,
     /// Jobs that changed.
     pub changed: Vec<Uuid>,
     /// Sessions that told something about jobs that are laid aside: it was not taken.
@@ -134,6 +148,8 @@ pub(super) struct Context {
     pub timing: Timing,
     pub scheduler: Uuid,
     pub plans: Plans,
+    /// How hard callbacks are tried.
+    pub backoff: Backoff,
     /// Whether other schedulers may share the database.
     pub clustered: bool,
 }

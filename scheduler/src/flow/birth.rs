@@ -28,7 +28,6 @@ pub(super) struct Kin {
 }
 
 impl Kin {
-    #[expect(dead_code, reason = "`job` tasks and callbacks come next")]
     /// The newest version of a job config, as it is now. Without a lock: for jobs that no other job of the config holds
     /// back. `None` when there is no such config.
     pub(super) async fn newest(
@@ -77,6 +76,12 @@ pub(super) enum Cause {
         /// When the time of the task is over.
         deadline_at: Option<Timestamp>,
     },
+    /// A callback.
+    Callback {
+        /// The job it tells of; none for a fire that made no job.
+        parent: Option<Uuid>,
+        depth: u32,
+    },
 }
 
 /// Lets a job be born, CREATED, with every parameter it has: those given as they are, the others by their defaults. Tells
@@ -89,7 +94,7 @@ pub(super) fn bear(
 ) -> Result<Uuid, Vec<params::Invalid>> {
     let now = work.now;
     let logical_time = match &cause {
-        Cause::Request => Zone::utc().time(now),
+        Cause::Request | Cause::Callback { .. } => Zone::utc().time(now),
         Cause::Schedule { fire_time, zone, .. } | Cause::Backfill { fire_time, zone, .. } => zone.time(*fire_time),
         Cause::SubJob { logical, .. } => Zone::parse(&logical.zone).unwrap_or_else(|_| Zone::utc()).time(logical.at),
     };
@@ -143,6 +148,11 @@ pub(super) fn bear(
             row.trigger = Trigger::SubJob;
             row.parent = Some(Parent { job, task: Some((task, attempt)) });
             (row.depth, row.logical, row.deadline_at) = (depth, Some(logical), deadline_at);
+        }
+        Cause::Callback { parent, depth } => {
+            row.trigger = Trigger::Callback;
+            row.parent = parent.map(|job| Parent { job, task: None });
+            row.depth = depth;
         }
     }
     let id = row.id;

@@ -6,6 +6,8 @@
 //! own, one at a time; what comes in meanwhile is the next batch. There is no timer in that: an idle system waits for
 //! nothing, a busy one commits many changes at once.
 
+mod deliveries;
+mod door;
 mod handle;
 
 use std::{
@@ -21,20 +23,23 @@ use tokio::{
 use tracing::{debug, error, info, warn};
 use uuid::Uuid;
 
+use self::deliveries::Deliveries;
 use super::{
-    batch::{Agenda, Context, Fact, HelloAnswer, HelloInput, Input, Leaving, News, Output, Reset},
+    batch::{Agenda, Context, Fact, HelloInput, Input, Leaving, News, Output, Reset},
+    callbacker::Attempt,
     changes::Changes,
+    courier::{self, Courier},
     order::{Order, OrderAnswer},
     plan::Plans,
     pulse::{Pulse, Seen},
     request,
-    sessions::{self, Given, Heard, Opening, Session, Sessions, ToEnd, Told},
+    sessions::{self, Given, Heard, Sessions, ToEnd, Told},
     turn,
 };
 use crate::{
     domain::{
-        command::{Command, Disconnect, DisconnectReason, Down, Welcome},
-        heartbeat::{Admission, Drain, Frame, Hello, Verdict},
+        command::{Command, Disconnect, DisconnectReason, Down},
+        heartbeat::{Drain, Frame, Hello},
         task::Ending,
         time::Timestamp,
         timing::Timing,
@@ -88,6 +93,7 @@ enum Event {
     Frame(Uuid, Frame),
     Closed(Uuid),
     Seen(Seen),
+    Tried(Box<Attempt>),
     Wake,
     Stop(oneshot::Sender<()>),
 }
@@ -110,6 +116,8 @@ pub struct Settings {
     pub scheduler: Uuid,
     /// Where runners reach this scheduler.
     pub address: String,
+    /// How callbacks are carried out.
+    pub courier: courier::Settings,
 }
 
 impl Engine {
@@ -149,6 +157,7 @@ struct Loop {
     context: Option<Context>,
     sessions: Sessions,
     pulse: Pulse,
+    deliveries: Deliveries,
 
     orders: VecDeque<(Order, oneshot::Sender<OrderAnswer>)>,
     callers: VecDeque<Caller>,
@@ -189,7 +198,8 @@ struct Loop {
 
 impl Loop {
     fn new(settings: Settings, engine: Engine, inbox: mpsc::Receiver<Event>) -> Self {
-        let Settings { store, timing, scheduler, address } = settings;
+        let Settings { store, timing, scheduler, address, courier } = settings;
+        let courier = Courier::new(courier);
         let now = Instant::now();
         let clustered = store.is_clustered();
         let pulse = Pulse::new(store.clone(), timing, scheduler, address);
@@ -198,9 +208,17 @@ impl Loop {
             inbox,
             timing,
             scheduler,
-            context: Some(Context { store, timing, scheduler, plans: Plans::default(), clustered }),
+            context: Some(Context {
+                store,
+                timing,
+                scheduler,
+                plans: Plans::default(),
+                backoff: courier.backoff(),
+                clustered,
+            }),
             sessions: Sessions::default(),
             pulse,
+            deliveries: Deliveries::new(courier),
             orders: VecDeque::new(),
             callers: VecDeque::new(),
             facts: VecDeque::new(),
@@ -301,6 +319,7 @@ impl Loop {
                 }
             }
             Event::Seen(seen) => self.seen(seen, now),
+            Event::Tried(attempt) => self.deliveries.tried(*attempt),
             Event::Wake => {
                 self.look_at = now;
             }
@@ -338,7 +357,7 @@ impl Loop {
         if self.started_until.is_some_and(|until| until <= now) {
             self.due = true;
         }
-        self.due |= self.fire_at.is_some_and(|at| at <= now);
+        self.due |= self.fire_at.is_some_and(|at| at <= now) || self.deliveries.due(now).is_some_and(|at| at <= now);
         let waiting = !self.orders.is_empty() || !self.callers.is_empty();
         waiting || self.due || self.look_at <= now || !self.leaving.is_empty() || !self.draining.is_empty()
     }
@@ -348,7 +367,7 @@ impl Loop {
             return LOOK_INTERVAL;
         }
         let mut until = self.look_at;
-        for at in [self.wake_at, self.started_until, self.fire_at].into_iter().flatten() {
+        for at in [self.wake_at, self.started_until, self.fire_at, self.deliveries.due(now)].into_iter().flatten() {
             until = until.min(at);
         }
         if let Some(at) = self.retry_at {
@@ -393,7 +412,7 @@ impl Loop {
         if fire {
             self.fire_at = None;
         }
-        let input = Arc::new(Input {
+        let mut input = Input {
             orders,
             hellos: callers.iter().map(|caller| caller.input.clone()).collect(),
             facts,
@@ -407,7 +426,10 @@ impl Loop {
             fire,
             job_ended: std::mem::take(&mut self.job_ended),
             clock_set_back: fire && std::mem::take(&mut self.clock_set_back),
-        });
+            ..Input::default()
+        };
+        self.deliveries.offer(&mut input, now, self.stopping.is_some());
+        let input = Arc::new(input);
         // What one turn has no room for is a reason for the next.
         self.due = !self.facts.is_empty();
         self.started_until = None;
@@ -462,6 +484,7 @@ impl Loop {
         self.leaving.extend(input.leaving.iter().cloned());
         self.draining.extend(input.draining.iter().cloned());
         if error.is_contended() {
+            self.deliveries.give_back(input);
             debug!(%error, "turn repeated");
             self.give_back(input, replies, callers);
             self.back_off(now);
@@ -470,6 +493,7 @@ impl Loop {
         let cause = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
         if error.is_unreachable() {
             warn!(%error, cause, "turn failed");
+            self.deliveries.give_back(input);
             self.pulse.lost_touch(now);
             let sorry = match error {
                 store::Error::Full(_) => error.to_string(),
@@ -485,6 +509,8 @@ impl Loop {
             self.back_off(now);
             return;
         }
+        // What they came to may be what was refused; their claims expire, and they are tried again.
+        self.deliveries.forsake(input);
         error!(%error, cause, things, "turn refused");
         if things > 1 {
             self.singly = things;
@@ -652,6 +678,8 @@ impl Loop {
         if let Some(at) = output.next_wake.map(instant) {
             self.wake_at = Some(self.wake_at.map_or(at, |known| known.min(at)));
         }
+        let next_callback = output.next_callback.map(|next| next.map(instant));
+        self.deliveries.perform(&self.engine, input, output.claimed, next_callback);
         if let Some(Agenda { due, waiters }) = output.agenda {
             self.fire_at = due.map(instant);
             self.waiters = waiters;
@@ -680,54 +708,6 @@ impl Loop {
             }
         }
         self.clock = Some((time, read_at));
-    }
-
-    /// Answers a runner that dialed.
-    fn let_in(&mut self, caller: Caller, answer: HelloAnswer, turn: Timestamp, now: Instant) {
-        let Caller { input: HelloInput { hello, session: id }, first_seq, out, reply } = caller;
-        let (verdicts, adopted, drained) = match answer {
-            HelloAnswer::Admitted { verdicts, adopted, drained } => (verdicts, adopted, drained),
-            HelloAnswer::Refused(admission) => {
-                let refusal = if admission == Admission::Duplicate { Refusal::Duplicate } else { Refusal::Superseded };
-                let _ = reply.send(Err(refusal));
-                return;
-            }
-        };
-        let inventory = hello.inventory.clone();
-        let mut session = Session::new(Opening { id, hello, out, first_seq, drained });
-        for (item, (_, verdict, _)) in inventory.iter().filter(|item| item.task.is_some()).zip(&verdicts) {
-            if *verdict == Verdict::Reset {
-                session.stray(item.slot);
-            }
-        }
-        for item in adopted {
-            let (slot, task, job_id) = (item.slot, item.task, item.job_id);
-            // A timeout counts from the start of the task, not from the adoption.
-            let elapsed = turn.since(item.started_at);
-            let timeout = item.timeout.map(|timeout| timeout.saturating_sub(elapsed));
-            let warn_after = item.warn_after.map(|after| after.saturating_sub(elapsed));
-            session.give(Given { slot, task, job_id, timeout, warn_after }, 1, true, &self.timing, now);
-            if item.cancelled {
-                session.reset(ToEnd { slot, task, job_id, grace: None, told: true }, now);
-            }
-        }
-        let verdicts = verdicts
-            .into_iter()
-            .map(|(task, verdict, grace)| {
-                (task, verdict, grace.map(|micros| Duration::from_micros(micros.unsigned_abs())))
-            })
-            .collect();
-        let welcome = Welcome {
-            session_id: id,
-            scheduler_id: self.scheduler,
-            verdicts,
-            endpoints: self.pulse.addresses().to_vec(),
-            drained,
-            notice: String::new(),
-        };
-        session.welcome(welcome, now);
-        self.sessions.insert(session);
-        let _ = reply.send(Ok(id));
     }
 
     fn drain_runner(&mut self, runner: &str, drained: bool, reason: &str, now: Instant) {
@@ -822,6 +802,7 @@ impl Loop {
             hold_for: held.is_ok().then_some(self.timing.hold_for),
             message: "the scheduler is stopping".to_owned(),
         };
+        self.deliveries.abandon(&context).await;
         info!(runners = self.sessions.len(), "telling runners to go");
         for session in self.sessions.iter_mut() {
             session.close(disconnect.clone(), now);

@@ -7,7 +7,7 @@ use super::data::view;
 use crate::{
     domain::{
         definition::{OnFailure, TaskConfig},
-        explain::{self, Condition, Explanation, Facts, Parent, Queue, RunnerFacts, SchedulerFacts, ShardsOf},
+        explain::{self, Condition, Explanation, Facts, Owed, Parent, Queue, RunnerFacts, SchedulerFacts, ShardsOf},
         gate::Gate,
         job::JobState,
         reference::{Name, Scope},
@@ -85,6 +85,7 @@ pub async fn explain_task(
         config,
         node: task.node,
         parents: parents(store, job, definition, config, &nodes).await?,
+        owed: if task.state == TaskState::Callback { owed(store, task).await? } else { Vec::new() },
         condition: None,
         shards: shards(store, job, config, task).await?,
         queue,
@@ -127,6 +128,19 @@ pub async fn explain_job(store: &Store, job: &Job, definition: &Definition) -> R
         failed: named(failed),
         now: store.now().await?,
     }))
+}
+
+/// What holds a task in CALLBACK.
+async fn owed(store: &Store, task: &Task) -> Result<Vec<Owed>, store::Error> {
+    let holding = store.callbacks_holding(task.id).await?;
+    let owed = |callback: read::Callback| Owed {
+        id: callback.id.simple().to_string().split_off(24),
+        what: callback.action.words(),
+        tries: callback.tries,
+        next_try_at: callback.next_try_at,
+        last_error: callback.last_error,
+    };
+    Ok(holding.into_iter().map(owed).collect())
 }
 
 /// The last 8 digits: the first ones of a UUID v7 tell the time, and are those of its neighbours.

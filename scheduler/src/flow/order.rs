@@ -21,8 +21,17 @@ pub(super) enum Order {
     CancelBackfill(CancelBackfill),
     PutCalendars(PutCalendars),
     DeleteCalendar(DeleteCalendar),
-    DrainRunner { runner: String, drained: bool, reason: String },
-    DrainScheduler { scheduler: Uuid, drained: bool },
+    DrainRunner {
+        runner: String,
+        drained: bool,
+        reason: String,
+    },
+    DrainScheduler {
+        scheduler: Uuid,
+        drained: bool,
+    },
+    /// A callback is to be sent again.
+    Resend(Uuid),
 }
 
 /// What an order came to.
@@ -84,7 +93,7 @@ impl Order {
             Self::CancelBackfill(order) => Some(("CancelBackfill", &order.caller)),
             Self::PutCalendars(order) => Some(("PutCalendars", &order.caller)),
             Self::DeleteCalendar(order) => Some(("DeleteCalendar", &order.caller)),
-            Self::DrainRunner { .. } | Self::DrainScheduler { .. } => None,
+            Self::DrainRunner { .. } | Self::DrainScheduler { .. } | Self::Resend(_) => None,
         }
     }
 
@@ -120,7 +129,7 @@ impl Order {
             | Self::Switch(_)
             | Self::DeleteCalendar(_)
             | Self::CancelBackfill(_) => OrderAnswer::Count(Err(error)),
-            Self::DrainRunner { .. } | Self::DrainScheduler { .. } => OrderAnswer::Done(Err(error)),
+            Self::DrainRunner { .. } | Self::DrainScheduler { .. } | Self::Resend(_) => OrderAnswer::Done(Err(error)),
         }
     }
 }

@@ -9,7 +9,7 @@ use super::{
     backfill,
     batch::Context,
     birth::{self, Cause, Kin},
-    calendars,
+    calendars, callbacker,
     data::Data,
     ending::{terminate_job, terminate_tasks},
     gates,
@@ -176,6 +176,7 @@ async fn carry_out(
             let found = store::runner::set_drained(tx, runner, *drained, reason).await?;
             OrderAnswer::Done(found.then_some(()).ok_or_else(|| missing("runner", runner)))
         }
+        Order::Resend(id) => OrderAnswer::Done(callbacker::resend(tx, work, *id).await?),
         Order::DrainScheduler { scheduler, drained } => {
             let found = store::scheduler::set_drained(tx, *scheduler, *drained).await?;
             OrderAnswer::Done(found.then_some(()).ok_or_else(|| missing("scheduler", &scheduler.to_string())))

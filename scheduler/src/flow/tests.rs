@@ -1,6 +1,7 @@
 //! The engine with a runner played by the test, on each database.
 
 mod backfills;
+mod callbacks;
 mod clocks;
 mod explain;
 mod firing;
@@ -44,6 +45,10 @@ struct Scene {
 
 impl Scene {
     async fn on_each_database() -> Vec<Self> {
+        Self::on_each_database_with(&super::courier::Settings::default()).await
+    }
+
+    async fn on_each_database_with(courier: &super::courier::Settings) -> Vec<Self> {
         let mut scenes = Vec::new();
         for world in testing::worlds().await {
             let settings = Settings {
@@ -51,6 +56,7 @@ impl Scene {
                 timing: Timing::from_beat(Duration::from_secs(10), Duration::from_secs(10)),
                 scheduler: Uuid::now_v7(),
                 address: "127.0.0.1:7420".to_owned(),
+                courier: courier.clone(),
             };
             let (engine, _) = Engine::start(settings);
             scenes.push(Self { world, engine });

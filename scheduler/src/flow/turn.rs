@@ -15,6 +15,7 @@ use uuid::Uuid;
 use super::{
     backfill,
     batch::{Agenda, Context, Input, Output, Reset},
+    callbacker,
     data::Data,
     dispatcher, expander, gates,
     order::Order,
@@ -80,6 +81,7 @@ async fn run(context: &mut Context, input: &Input) -> Result<Output, store::Erro
     let held = dispatcher::survey(&tx, input, &silent).await?;
     wanted.extend(&held.jobs);
     let mut stranded = transfer::Stranded::default();
+    wanted.extend(callbacker::jobs_of(input));
     wanted.extend(trigger::jobs_of(&tx, &fires).await?);
     let mut laid_aside = BTreeSet::new();
     if input.look.is_some() {
@@ -120,11 +122,15 @@ async fn run(context: &mut Context, input: &Input) -> Result<Output, store::Erro
     dispatcher::pass(&tx, context, &mut work, input, &runners, &held, &mut output).await?;
     reaper::pass(&tx, context, &mut work, input.sweep, &silent, &runners, &mut output).await?;
     transfer::pass(&tx, &context.timing, &mut work, &stranded).await?;
+    callbacker::pass(&tx, context, &mut work, input).await?;
     let (opening, more) = expander::pass(&tx, &mut work).await?;
     output.more |= more;
     gates::settle(&tx, &mut work, &mut data, opening).await?;
     output.job_ended = work.ended_a_job() || work.proved_gone();
     output.changed = work.write(&tx).await?;
+    if input.callbacks_room > 0 && (input.callbacks_due || work.has_told()) {
+        callbacker::claim(&tx, context, now, input.callbacks_room, &mut output).await?;
+    }
 
     let mut elsewhere = false;
     for reset in work.tasks().filter(|task| task.state == TaskState::Terminating).filter_map(Reset::of) {
@@ -153,6 +159,7 @@ async fn run(context: &mut Context, input: &Input) -> Result<Output, store::Erro
         }
         output.drained = Some(store::runner::drained_of(&tx, context.scheduler).await?);
         store::request::forget(&tx, now, REQUESTS_FORGOTTEN_MAX).await?;
+        store::callback::forget(&tx, now, REQUESTS_FORGOTTEN_MAX).await?;
     }
     if input.fire || reschedules {
         // What is due still is more than one turn takes, or in the hands of another scheduler.

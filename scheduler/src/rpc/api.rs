@@ -54,6 +54,11 @@ impl Api {
         self.store.job(id).await?.ok_or_else(|| Error::not_found(Kind::Job, id))
     }
 
+    /// The id of a callback by a unique beginning or end of it.
+    pub(super) async fn callback_id(&self, part: &str) -> Result<Uuid, Error> {
+        one("callback_id", Kind::Callback, part, self.store.find_callback(part).await?)
+    }
+
     /// The id of a scheduler by a unique beginning or end of it.
     pub(super) async fn scheduler_id(&self, part: &str) -> Result<Uuid, Error> {
         one("scheduler_id", Kind::Scheduler, part, self.store.find_scheduler(part).await?)

@@ -4,6 +4,7 @@ mod api;
 mod audit;
 mod backfills;
 mod calendars;
+mod callbacks;
 mod caller;
 mod commands;
 mod convert;

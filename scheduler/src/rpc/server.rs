@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use baton::v1::{
     audit_service_server::AuditServiceServer, backfill_service_server::BackfillServiceServer,
-    calendar_service_server::CalendarServiceServer, command_service_server::CommandServiceServer,
-    heartbeat_service_server::HeartbeatServiceServer, job_config_service_server::JobConfigServiceServer,
-    job_service_server::JobServiceServer, log_service_server::LogServiceServer,
-    runner_service_server::RunnerServiceServer, schedule_service_server::ScheduleServiceServer,
-    scheduler_service_server::SchedulerServiceServer,
+    calendar_service_server::CalendarServiceServer, callback_service_server::CallbackServiceServer,
+    command_service_server::CommandServiceServer, heartbeat_service_server::HeartbeatServiceServer,
+    job_config_service_server::JobConfigServiceServer, job_service_server::JobServiceServer,
+    log_service_server::LogServiceServer, runner_service_server::RunnerServiceServer,
+    schedule_service_server::ScheduleServiceServer, scheduler_service_server::SchedulerServiceServer,
 };
 use tokio::{net::TcpListener, time};
 use tonic::{
@@ -19,8 +19,9 @@ use tonic_health::{ServingStatus, server::HealthReporter};
 use tracing::warn;
 
 use super::{
-    api::Api, audit::Audit, backfills::Backfills, calendars::Calendars, commands::Commands, heartbeat::Heartbeats,
-    job_configs::JobConfigs, jobs::Jobs, logs::Logs, runners::Runners, schedulers::Schedulers, schedules::Schedules,
+    api::Api, audit::Audit, backfills::Backfills, calendars::Calendars, callbacks::Callbacks, commands::Commands,
+    heartbeat::Heartbeats, job_configs::JobConfigs, jobs::Jobs, logs::Logs, runners::Runners, schedulers::Schedulers,
+    schedules::Schedules,
 };
 
 /// Bytes of a message that is taken in.
@@ -43,7 +44,8 @@ const HEALTH_TIMEOUT: Duration = Duration::from_secs(5);
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The services of the protocol that are served, as reflection and health tell them.
-const SERVICES: [&str; 11] = [
+const SERVICES: [&str; 12] = [
+    name::<CallbackServiceServer<Callbacks>>(),
     name::<AuditServiceServer<Audit>>(),
     name::<BackfillServiceServer<Backfills>>(),
     name::<CalendarServiceServer<Calendars>>(),
@@ -79,6 +81,7 @@ pub(crate) async fn serve(api: Api, listener: TcpListener) -> Result<(), Error> 
         .add_service(health_service)
         .add_service(reflection().build_v1()?)
         .add_service(reflection().build_v1alpha()?)
+        .add_service(CallbackServiceServer::new(Callbacks(api.clone())).max_decoding_message_size(MESSAGE_BYTES_MAX))
         .add_service(AuditServiceServer::new(Audit(api.clone())).max_decoding_message_size(MESSAGE_BYTES_MAX))
         .add_service(BackfillServiceServer::new(Backfills(api.clone())).max_decoding_message_size(MESSAGE_BYTES_MAX))
         .add_service(CalendarServiceServer::new(Calendars(api.clone())).max_decoding_message_size(apply_bytes_max))

@@ -62,12 +62,13 @@ pub(crate) enum Kind {
     Task,
     Runner,
     Scheduler,
+    Callback,
     Calendar,
     Backfill,
 }
 
 impl Kind {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 9] = [
         Self::JobConfig,
         Self::Version,
         Self::Job,
@@ -75,6 +76,7 @@ impl Kind {
         Self::Runner,
         Self::Scheduler,
         Self::Calendar,
+        Self::Callback,
         Self::Backfill,
     ];
 
@@ -86,6 +88,7 @@ impl Kind {
             Self::Task => "task",
             Self::Runner => "runner",
             Self::Scheduler => "scheduler",
+            Self::Callback => "callback",
             Self::Calendar => "calendar",
             Self::Backfill => "backfill",
         }
@@ -99,6 +102,7 @@ impl Kind {
             Self::Task => "TASK_NOT_FOUND",
             Self::Runner => "RUNNER_NOT_FOUND",
             Self::Scheduler => "SCHEDULER_NOT_FOUND",
+            Self::Callback => "CALLBACK_NOT_FOUND",
             Self::Calendar => "CALENDAR_NOT_FOUND",
             Self::Backfill => "BACKFILL_NOT_FOUND",
         }
@@ -113,6 +117,7 @@ impl Kind {
             Self::Task => "`baton get tasks` lists what there is",
             Self::Runner => "`baton get runners` lists what there is",
             Self::Scheduler => "`baton get schedulers` lists what there is",
+            Self::Callback => "`baton get callbacks` lists what there is",
             Self::Calendar => "`baton calendar get` lists what there is",
             Self::Backfill => "`baton get backfills` lists what there is",
         }

@@ -1,6 +1,11 @@
 //! The outbox of callbacks as rows. A claim moves the next try beyond the time that any try takes, so that a scheduler
 //! that dies with one in hand leaves nothing behind that must be cleaned up.
 
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
 use sea_orm::QueryResult;
 use uuid::Uuid;
 
@@ -12,8 +17,11 @@ use super::{
 use crate::domain::{
     callback::{Event, State},
     definition::callback::Action,
-    time::Timestamp,
+    time::{Timestamp, micros},
 };
+
+/// How long callbacks of no job are kept.
+const KEPT_FOR: Duration = Duration::from_hours(30 * 24);
 
 /// One event for one receiver, as it is written.
 #[derive(Debug, Clone, PartialEq)]
@@ -119,6 +127,15 @@ impl Hold {
     /// Whether it still holds.
     pub fn is_pending(&self) -> bool {
         self.state == State::Pending
+    }
+
+    /// What is to be said of a task that these held: which of them were given up, and why.
+    pub fn remark(holds: &[&Self]) -> String {
+        let newest = holds.iter().map(|hold| hold.created_at).max();
+        let given_up = holds.iter().filter(|hold| hold.state == State::GivenUp && Some(hold.created_at) == newest);
+        let remarks: Vec<String> =
+            given_up.map(|hold| format!("callback {} was given up: {}", hold.position, hold.last_error)).collect();
+        remarks.join("; ")
     }
 
     /// Whether the work of a task with these holds ended well, by the newest of them: a task may have been re-run.
@@ -320,10 +337,23 @@ pub async fn give_up(tx: &Tx, now: Timestamp, callbacks: &[Uuid], reason: &str) 
     Ok(())
 }
 
-/// Lets go of every claim, for a database that has one scheduler, which has just started: whoever claimed is gone.
-pub async fn release_all(tx: &Tx, now: Timestamp) -> Result<u64, Error> {
-    let text = "UPDATE callback SET owner = NULL, next_try_at = :now WHERE state = 'PENDING' AND owner IS NOT NULL";
-    tx.execute(sql::statement(tx.backend(), text, &[("now", now.0.into())])).await
+/// Lets go of what those had claimed that a starting scheduler takes the place of: all of them on a database that has one
+/// scheduler, else those at its address.
+pub async fn release_of_gone(tx: &Tx, heir: Uuid, address: Option<&str>, now: Timestamp) -> Result<u64, Error> {
+    let text = "UPDATE callback SET owner = NULL, next_try_at = :now
+                WHERE state = 'PENDING' AND owner IS NOT NULL AND owner <> :heir AND (:address = ''
+                      OR owner IN (SELECT id FROM scheduler WHERE address = :address))";
+    let params = [("now", now.0.into()), ("heir", heir.into()), ("address", address.unwrap_or_default().into())];
+    tx.execute(sql::statement(tx.backend(), text, &params)).await
+}
+
+/// Removes what was told long ago of fires that made no job; everything else goes with its job.
+pub async fn forget(tx: &Tx, now: Timestamp, limit: u32) -> Result<u64, Error> {
+    let text = "DELETE FROM callback WHERE id IN (
+                    SELECT id FROM callback WHERE job_id IS NULL AND created_at < :before AND state <> 'PENDING'
+                    ORDER BY created_at LIMIT :limit {skip_locked})";
+    let params = [("before", (now.0 - micros(KEPT_FOR)).into()), ("limit", i64::from(limit).into())];
+    tx.execute(sql::statement(tx.backend(), text, &params)).await
 }
 
 /// Lets go of what a scheduler that stops has claimed.
@@ -339,8 +369,15 @@ pub async fn resend(tx: &Tx, id: Uuid, now: Timestamp) -> Result<bool, Error> {
     Ok(tx.execute(sql::statement(tx.backend(), text, &[("now", now.0.into()), ("id", id.into())])).await? > 0)
 }
 
+/// The job that a callback started, if it did; `None` if there is no such callback.
+pub async fn made_job(tx: &Tx, id: Uuid) -> Result<Option<Option<Uuid>>, Error> {
+    let text = "SELECT made_job_id FROM callback WHERE id = :id";
+    let rows = tx.query(sql::statement(tx.backend(), text, &[("id", id.into())])).await?;
+    rows.first().map(|row| row.column("made_job_id")).transpose()
+}
+
 /// The word of the database for a way of telling.
-pub(super) fn kind(action: &Action) -> &'static str {
+fn kind(action: &Action) -> &'static str {
     match action {
         Action::Http(_) => "HTTP",
         Action::Email(_) => "EMAIL",

@@ -1,5 +1,6 @@
 //! Stories of the whole system: real programs on free ports, from the outside.
 
+mod callbacks;
 mod clocks;
 mod crowds;
 mod data;
@@ -21,6 +22,7 @@ mod protocol;
 mod restarts;
 mod rules;
 mod schedulers;
+mod schedules;
 mod servers;
 mod slow;
 mod upgrades;

@@ -2,6 +2,7 @@
 
 mod audit;
 mod backfills;
+mod callbacks;
 mod configs;
 mod fires;
 mod jobs;
@@ -51,6 +52,9 @@ enum Kind {
     /// Job configs by namespace and name, or one.
     #[command(visible_alias = "config")]
     Configs(configs::Args),
+    /// What is told to others, newest first, and whether it arrived.
+    #[command(visible_alias = "callback")]
+    Callbacks(callbacks::Args),
     /// What was changed by request, newest first.
     #[command(visible_alias = "audits")]
     Audit(audit::Args),
@@ -81,6 +85,7 @@ enum Kind {
 pub async fn run(context: &Context, args: Args) -> Result<Exit, Error> {
     match args.kind {
         Kind::Backfills(args) => backfills::run(context, args).await,
+        Kind::Callbacks(args) => callbacks::run(context, args).await,
         Kind::Configs(args) => configs::run(context, args).await,
         Kind::Audit(args) => audit::run(context, args).await,
         Kind::Fires(args) => fires::run(context, args).await,
@@ -157,6 +162,7 @@ macro_rules! pages {
 }
 
 pages! {
+    ListCallbacksResponse: callbacks;
     ListResponse: job_configs;
     ListAuditEventsResponse: events;
     ListFiresResponse: fires;

@@ -6,6 +6,7 @@
 pub mod address;
 pub mod delivery;
 mod event;
+pub mod letter;
 pub mod payload;
 pub mod signature;
 

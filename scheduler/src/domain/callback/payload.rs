@@ -283,6 +283,40 @@ mod tests {
         assert_eq!(told.get("fires"), None);
     }
 
+    /// Tells every field that the schema does not know.
+    fn unknown(told: &Value, schema: &Value, path: &str, found: &mut Vec<String>) {
+        let (Value::Object(fields), Some(known)) = (told, schema["properties"].as_object()) else { return };
+        for (name, value) in fields {
+            let path = format!("{path}.{name}");
+            match known.get(name) {
+                Some(schema) => unknown(value, schema, &path, found),
+                None => found.push(path),
+            }
+        }
+        let required = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        found.extend(
+            required.filter(|name| !fields.contains_key(*name)).map(|name| format!("{path}.{name} is missing")),
+        );
+    }
+
+    #[test]
+    fn the_published_schema_knows_every_field() {
+        let schema: Value = serde_json::from_str(include_str!("../../../../docs/callback.schema.json")).unwrap();
+        let params = BTreeMap::new();
+        let mut of = occurrence(&params, "{}");
+        let at = Some(Timestamp(1));
+        let (job, task) = (of.job.as_mut().unwrap(), of.task.as_mut().unwrap());
+        (job.schedule, job.fire_time, job.started_at, job.ended_at) = (Some("s"), at, at, at);
+        (task.exit_signal, task.started_at) = (Some(9), at);
+        of.missed = Some(Missed { schedule: "s", first: Timestamp(0), last: Timestamp(0), count: 1, reason: "" });
+        let mut found = Vec::new();
+        unknown(&of.payload(), &schema, "", &mut found);
+        assert_eq!(found, Vec::<String>::new());
+        for event in Event::ALL {
+            assert!(schema["properties"]["event"]["enum"].as_array().unwrap().contains(&event.name().into()));
+        }
+    }
+
     #[test]
     fn what_is_too_long_to_tell_is_said_to_be_left_out() {
         let params = BTreeMap::from([("day".to_owned(), "x".repeat(PART_MAX))]);

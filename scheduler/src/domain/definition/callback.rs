@@ -37,6 +37,15 @@ impl Default for Action {
 }
 
 impl Action {
+    /// What it does and to whom, in a few words.
+    pub fn words(&self) -> String {
+        match self {
+            Self::Http(webhook) => format!("http {}", webhook.url),
+            Self::Email(email) => format!("email to {}", email.to.join(", ")),
+            Self::Job(job) => format!("job {}", job.name),
+        }
+    }
+
     /// The key of a job file that says it.
     pub fn key(&self) -> &'static str {
         match self {

@@ -201,6 +201,30 @@ fn dispatch(facts: &Facts<'_>) -> Verdict {
     }
 }
 
+/// Its work is over; what it waits for is that others hear of it.
+fn held(facts: &Facts<'_>) -> Verdict {
+    let Some(first) = facts.owed.first() else { return Verdict::passed("its work is over, and so is what held it") };
+    let tried = match (first.tries, first.next_try_at) {
+        (_, None) => "is being delivered".to_owned(),
+        (0, Some(_)) => "is about to be delivered".to_owned(),
+        (tries, Some(at)) => {
+            let next = spell(at.since(facts.now));
+            format!("failed {}, next try in {next}: {}", counted(tries as usize, "time"), first.last_error)
+        }
+    };
+    let more = match facts.owed.len() {
+        1 => String::new(),
+        many => format!("; {} more after it", many - 1),
+    };
+    let detail = format!("its work is over; callback {} ({}) {tried}{more}", first.id, first.what);
+    let fixes = vec![
+        format!("baton get callbacks {}", facts.job.id),
+        format!("baton callback resend {} tries it now", first.id),
+        format!("baton terminate {} gives it up: the task ends as its work ended", facts.address()),
+    ];
+    Verdict::holds(detail, format!("waits for callback {} ({}), which {tried}", first.id, first.what), fixes)
+}
+
 /// How the work itself stands, and what became of it.
 fn work(facts: &Facts<'_>) -> Verdict {
     let task = &facts.task;
@@ -216,7 +240,8 @@ fn work(facts: &Facts<'_>) -> Verdict {
                 waiting => format!("{waiting} wait"),
             }
         )),
-        (TaskState::Running | TaskState::Callback, _) => Verdict::passed("under way"),
+        (TaskState::Callback, _) => held(facts),
+        (TaskState::Running, _) => Verdict::passed("under way"),
         (TaskState::Finished, _) => Verdict::passed("finished"),
         (TaskState::Terminating, Some(shards)) => {
             let left = shards.count - shards.ended;

@@ -81,6 +81,8 @@ pub struct Facts<'a> {
     pub node: u32,
     /// Its parents, in the order in which it names them.
     pub parents: Vec<Parent<'a>>,
+    /// The callbacks that hold it, in CALLBACK.
+    pub owed: Vec<Owed>,
     /// What its own condition comes to, when that is of interest.
     pub condition: Option<Condition>,
     /// Its shards, if it is a group; those of its group, if it is a shard.
@@ -151,6 +153,21 @@ pub struct Condition {
     pub outcome: Result<bool, String>,
     /// What it reads, as `name = value`.
     pub values: Vec<String>,
+}
+
+/// A callback that holds a task until it is delivered or given up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Owed {
+    /// Its short id.
+    pub id: String,
+    /// What it does, and to whom.
+    pub what: String,
+    /// How often it was tried.
+    pub tries: u32,
+    /// When it is tried next; none while it is being tried.
+    pub next_try_at: Option<Timestamp>,
+    /// Why the last try failed.
+    pub last_error: String,
 }
 
 /// The shards of a group, counted.

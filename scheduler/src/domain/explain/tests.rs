@@ -38,6 +38,7 @@ fn facts(config: &TaskConfig, state: TaskState) -> Facts<'_> {
         config,
         node: 4,
         parents: Vec::new(),
+        owed: Vec::new(),
         condition: None,
         shards: None,
         queue: None,

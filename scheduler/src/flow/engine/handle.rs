@@ -103,6 +103,11 @@ impl Engine {
         self.done(Order::DrainScheduler { scheduler, drained }).await
     }
 
+    /// Sends a callback again.
+    pub async fn resend(&self, callback: Uuid) -> Result<(), request::Error> {
+        self.done(Order::Resend(callback)).await
+    }
+
     /// Opens a session for a runner that dialed. Frames to it come out of `out`, the welcome first.
     pub async fn connect(&self, hello: Hello, first_seq: u64, out: mpsc::Sender<Down>) -> Result<Uuid, Refusal> {
         let (reply, answer) = oneshot::channel();

@@ -32,6 +32,7 @@ async fn a_new_config_is_locked_before_any_job() {
 
     let store = Store::open(&scene.world.settings).await.unwrap();
     let mut context = Context {
+        backoff: crate::domain::callback::delivery::Backoff::default(),
         store,
         timing: Timing::from_beat(Duration::from_secs(10), Duration::from_secs(10)),
         scheduler: Uuid::now_v7(),

@@ -22,6 +22,7 @@ impl Scene {
     async fn restart(&mut self) {
         self.engine.stop().await;
         let settings = Settings {
+            courier: crate::flow::courier::Settings::default(),
             store: self.world.store.clone(),
             timing: Timing::from_beat(Duration::from_secs(10), Duration::from_secs(10)),
             scheduler: Uuid::now_v7(),

@@ -87,7 +87,13 @@ async fn a_stream_that_was_replaced_elsewhere_keeps_no_work_from_others() {
     let Some(scene) = clustered().await else { return };
     let store = Store::open(&scene.world.settings).await.unwrap();
     let address = "127.0.0.1:7421".to_owned();
-    let (other, _) = Engine::start(Settings { store, timing: timing(), scheduler: Uuid::now_v7(), address });
+    let (other, _) = Engine::start(Settings {
+        store,
+        timing: timing(),
+        scheduler: Uuid::now_v7(),
+        address,
+        courier: crate::flow::courier::Settings::default(),
+    });
     // A stream that looks alive to its scheduler, with more idle slots than anybody has.
     let mut dead = Puppet::dial(&scene, hello("r", "1", 1, 4)).await;
     dead.until_acked().await;
@@ -150,6 +156,7 @@ async fn a_planned_stop_holds_tasks_for_longer_than_they_may_go_on() {
 async fn a_version_that_was_never_committed_is_not_planned_for() {
     let world = testing::sqlite().await;
     let context = || Context {
+        backoff: crate::domain::callback::delivery::Backoff::default(),
         store: world.store.clone(),
         timing: timing(),
         scheduler: Uuid::now_v7(),

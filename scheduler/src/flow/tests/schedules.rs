@@ -164,6 +164,7 @@ pub(super) async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
 
 pub(super) fn engine_on(store: Store) -> Engine {
     let settings = Settings {
+        courier: crate::flow::courier::Settings::default(),
         store,
         timing: Timing::from_beat(Duration::from_secs(10), Duration::from_secs(10)),
         scheduler: Uuid::now_v7(),

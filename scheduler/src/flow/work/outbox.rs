@@ -41,6 +41,8 @@ pub(super) struct Outbox {
     given_up: BTreeMap<Uuid, String>,
     /// Those of them that are still to be let go.
     letting_go: Vec<Uuid>,
+    /// Something was written down.
+    written: bool,
 }
 
 impl Work {
@@ -75,6 +77,16 @@ impl Work {
             let about = About { config: config.id, job: None, task: None, logical, depth: 0 };
             tell(&mut self.outbox.rows, &occurrence, &about, &plan.config.callbacks);
         }
+    }
+
+    /// Something that was written down earlier is to be told now.
+    pub(in crate::flow) fn told(&mut self) {
+        self.outbox.written = true;
+    }
+
+    /// Whether something was written down that is to be told.
+    pub(in crate::flow) fn has_told(&self) -> bool {
+        self.outbox.written
     }
 
     /// Whether the work of a task ended well, whatever still holds the task.
@@ -171,6 +183,7 @@ impl Work {
         for slice in rows.chunks(super::ROWS_MAX) {
             store::callback::insert(tx, slice).await?;
         }
+        self.outbox.written = true;
         Ok(())
     }
 

@@ -2,13 +2,16 @@
 
 use baton::v1;
 
-use super::{Reader, sorted, unsorted};
-use crate::domain::{
-    callback::Event,
-    definition::{
-        Callback,
-        callback::{Action, Email, StartJob, Webhook},
+use super::{Reader, sorted, timestamp, unsorted};
+use crate::{
+    domain::{
+        callback::{Event, State},
+        definition::{
+            Callback,
+            callback::{Action, Email, StartJob, Webhook},
+        },
     },
+    store::read,
 };
 
 pub(crate) fn callback(callback: &Callback) -> v1::Callback {
@@ -42,6 +45,36 @@ pub(crate) fn event(event: Event) -> v1::CallbackEvent {
         Event::Terminated => v1::CallbackEvent::Terminated,
         Event::Skipped => v1::CallbackEvent::Skipped,
         Event::Missed => v1::CallbackEvent::Missed,
+    }
+}
+
+/// A delivery; what it tells is there only when one is read.
+pub(crate) fn delivery(row: read::Callback) -> v1::CallbackDelivery {
+    let state = match row.state {
+        State::Pending => v1::CallbackState::Pending,
+        State::Delivered => v1::CallbackState::Delivered,
+        State::GivenUp => v1::CallbackState::GivenUp,
+    };
+    let definition = Callback { events: vec![row.event], action: row.action, blocking: row.blocking };
+    v1::CallbackDelivery {
+        id: row.id.to_string(),
+        event_id: row.event_id.to_string(),
+        event: event(row.event).into(),
+        namespace: row.namespace,
+        job_config: row.config,
+        job_id: row.job_id.map(|id| id.to_string()).unwrap_or_default(),
+        task: row.task,
+        position: row.position,
+        callback: Some(callback(&definition)),
+        state: state.into(),
+        tries: row.tries,
+        next_try_time: row.next_try_at.map(timestamp),
+        response_code: row.response_code,
+        last_error: row.last_error,
+        started_job_id: row.made_job_id.map(|id| id.to_string()).unwrap_or_default(),
+        create_time: Some(timestamp(row.created_at)),
+        end_time: row.ended_at.map(timestamp),
+        payload: row.payload,
     }
 }
 

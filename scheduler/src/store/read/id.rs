@@ -53,23 +53,28 @@ impl Found {
 impl Store {
     /// Finds a job by its id, or by a unique beginning or end of it.
     pub async fn find_job(&self, part: &str) -> Result<Found, Error> {
+        self.find_in("job", part).await
+    }
+
+    /// Finds a callback by its id, or by a unique beginning or end of it.
+    pub async fn find_callback(&self, part: &str) -> Result<Found, Error> {
+        self.find_in("callback", part).await
+    }
+
+    /// Finds a row of a table with an index over the last digits of its ids.
+    async fn find_in(&self, table: &str, part: &str) -> Result<Found, Error> {
         let Some(digits) = digits(part) else { return Ok(Found::Malformed) };
         let (low, high) = range(&digits);
         // The end is looked up by its indexed digits first, and only then compared in full.
-        let text = match self.backend() {
-            DbBackend::Postgres => {
-                "SELECT id FROM (SELECT id FROM job WHERE id BETWEEN :low AND :high LIMIT :limit) AS beginning
-                 UNION
-                 SELECT id FROM (SELECT id FROM job WHERE right(CAST(id AS text), 4) = :tail
-                     AND replace(CAST(id AS text), '-', '') LIKE :end LIMIT :limit) AS ending"
-            }
-            _ => {
-                "SELECT id FROM (SELECT id FROM job WHERE id BETWEEN :low AND :high LIMIT :limit)
-                 UNION
-                 SELECT id FROM (SELECT id FROM job WHERE lower(substr(hex(id), -4)) = :tail
-                     AND lower(hex(id)) LIKE :end LIMIT :limit)"
-            }
+        let (tail, text) = match self.backend() {
+            DbBackend::Postgres => ("right(CAST(id AS text), 4)", "replace(CAST(id AS text), '-', '')"),
+            _ => ("lower(substr(hex(id), -4))", "lower(hex(id))"),
         };
+        let text = format!(
+            "SELECT id FROM (SELECT id FROM {table} WHERE id BETWEEN :low AND :high LIMIT :limit) AS beginning
+             UNION
+             SELECT id FROM (SELECT id FROM {table} WHERE {tail} = :tail AND {text} LIKE :end LIMIT :limit) AS ending"
+        );
         let params = [
             ("low", low.into()),
             ("high", high.into()),
@@ -78,7 +83,7 @@ impl Store {
             ("limit", (CANDIDATES_MAX as i64 + 1).into()),
         ];
         let rows =
-            sea_orm::ConnectionTrait::query_all_raw(self.reader(), sql::statement(self.backend(), text, &params));
+            sea_orm::ConnectionTrait::query_all_raw(self.reader(), sql::statement(self.backend(), &text, &params));
         let candidates = rows.await?.iter().map(|row| row.try_get("", "id")).collect::<Result<_, _>>()?;
         Ok(Found::from_candidates(candidates))
     }

@@ -3,6 +3,7 @@
 mod audit;
 mod backfill;
 mod calendar;
+mod callback;
 mod config;
 mod definition;
 mod explain;
@@ -26,6 +27,7 @@ pub use self::{
     audit::AuditFilter,
     backfill::Backfill,
     calendar::{Calendar, CalendarKey},
+    callback::{Callback, CallbackFilter},
     config::{Config, ConfigKey, ConfigVersion, ListedConfig},
     definition::{Definition, Definitions},
     explain::Place,
