@@ -66,6 +66,7 @@ impl Scene {
             scheduler: Uuid::now_v7(),
             plans: Plans::default(),
             clustered: false,
+            backoff: crate::domain::callback::delivery::Backoff::default(),
         };
         let input = Input { sweep: Some(Judge::trusting(now)), ..Input::default() };
         let output = within(PATIENCE, &mut context, &input).await.unwrap();
