@@ -6,8 +6,9 @@ use clap::{ArgAction, Parser, Subcommand, ValueEnum};
 
 use crate::{
     commands::{
-        apply, backfill, calendar, callback, completion, delete, describe, dev, drain, errors, explain, get, import,
-        init, logs, mark, next, rerun, restore, resume, run, schedule, switch, terminate, validate, watch,
+        apply, backfill, calendar, callback, complete, completion, delete, describe, dev, drain, errors, explain, get,
+        import, init, logs, mark, next, rerun, restore, resume, run, schedule, switch, terminate, test_endpoint,
+        validate, watch,
     },
     output::{Format, time::TimeMode},
     selector,
@@ -107,6 +108,10 @@ pub enum Command {
     Explain(explain::Args),
     /// End a job, a task or a shard, with all its processes.
     Terminate(terminate::Args),
+    /// Complete a task that waits for its callback.
+    Complete(complete::Args),
+    /// Ask a service from a runner, as an http task would, and show what comes of it.
+    TestEndpoint(test_endpoint::Args),
     /// Run again what failed, or one task of a job.
     Rerun(rerun::Args),
     /// Say how a task ended, or that nothing is left of it.

@@ -130,6 +130,7 @@ impl Client {
         delete_calendar: calendars, DeleteCalendarRequest => DeleteCalendarResponse;
         run: commands, RunRequest => RunResponse;
         terminate: commands, TerminateRequest => TerminateResponse;
+        complete_task: commands, CompleteTaskRequest => CompleteTaskResponse;
         rerun: commands, RerunRequest => RerunResponse;
         mark: commands, MarkRequest => MarkResponse;
         drain_runner: commands, DrainRunnerRequest => DrainRunnerResponse;

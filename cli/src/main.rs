@@ -64,6 +64,8 @@ async fn dispatch(command: Command, context: &Context) -> Result<Exit, Error> {
         Command::Logs(args) => commands::logs::run(context, args).await,
         Command::Explain(args) => commands::explain::run(context, args).await,
         Command::Terminate(args) => commands::terminate::run(context, args).await,
+        Command::Complete(args) => commands::complete::run(context, args).await,
+        Command::TestEndpoint(args) => commands::test_endpoint::run(context, args).await,
         Command::Rerun(args) => commands::rerun::run(context, args).await,
         Command::Mark(args) => commands::mark::run(context, args).await,
         Command::Skip(args) => commands::mark::skip(context, args).await,

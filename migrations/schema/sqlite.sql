@@ -119,6 +119,26 @@ CREATE INDEX callback_of_config ON callback (namespace, name, id);
 CREATE INDEX callback_of_job ON callback (job_id, id);
 CREATE INDEX callback_tail ON callback (lower(substr(hex(id), -4)));
 CREATE INDEX callback_without_job ON callback (created_at) WHERE job_id IS NULL;
+CREATE TABLE completion (
+    -- SHA-256 of the token, in hex.
+    token_hash text NOT NULL PRIMARY KEY,
+    task_id blob NOT NULL REFERENCES task (id) ON DELETE CASCADE,
+    job_id blob NOT NULL,
+    attempt integer NOT NULL,
+    lease bigint NOT NULL,
+    -- OPEN until the token is used; USED until the runner that waits is told; then TOLD.
+    state text NOT NULL CHECK (state IN ('OPEN', 'USED', 'TOLD')),
+    -- Where the runner that waits is to be told.
+    session_id blob,
+    slot integer,
+    created_at bigint NOT NULL,
+    used_at bigint
+    );
+CREATE INDEX completion_task ON completion (task_id);
+CREATE INDEX completion_untold ON completion (session_id) WHERE state = 'USED';
+CREATE TABLE concurrency_limit (
+    key text NOT NULL PRIMARY KEY
+    );
 CREATE TABLE fire (
     job_config_id blob NOT NULL REFERENCES job_config (id) ON DELETE CASCADE,
     schedule text NOT NULL,
@@ -157,13 +177,14 @@ CREATE TABLE job (
     tasks_total integer NOT NULL,
     tasks_ended integer NOT NULL DEFAULT 0,
     tasks_failed integer NOT NULL DEFAULT 0,
-    seq bigint NOT NULL DEFAULT 1, warn_at bigint, warned_at bigint, cause text, parent_job_id blob, parent_task_id blob, parent_attempt integer, depth integer NOT NULL DEFAULT 0, logical_at bigint, logical_zone text, removing boolean NOT NULL DEFAULT 0, logs_removed boolean NOT NULL DEFAULT 0, backfill_id blob,
+    seq bigint NOT NULL DEFAULT 1, held boolean NOT NULL DEFAULT 0, runner text, warn_at bigint, warned_at bigint, cause text, parent_job_id blob, parent_task_id blob, parent_attempt integer, depth integer NOT NULL DEFAULT 0, logical_at bigint, logical_zone text, removing boolean NOT NULL DEFAULT 0, logs_removed boolean NOT NULL DEFAULT 0, backfill_id blob,
     CHECK (tasks_ended <= tasks_total)
     );
 CREATE INDEX job_deadline ON job (deadline_at) WHERE deadline_at IS NOT NULL AND state = 'RUNNING';
 CREATE INDEX job_ended ON job (job_config_id, ended_at, id) WHERE ended_at IS NOT NULL;
 CREATE UNIQUE INDEX job_fire ON job (job_config_id, schedule, fire_time, rerun_no)
     WHERE fire_time IS NOT NULL;
+CREATE INDEX job_held ON job (job_config_id, id) WHERE state = 'CREATED' AND held;
 CREATE INDEX job_live_of_config ON job (job_config_id)
     WHERE state IN ('CREATED', 'RUNNING', 'TERMINATING');
 CREATE INDEX job_logs_kept ON job (job_config_id, ended_at, id)
@@ -186,7 +207,7 @@ CREATE TABLE job_config (
     created_at bigint NOT NULL,
     updated_at bigint NOT NULL,
     deleted_at bigint
-    , disabled_at bigint, disabled_until bigint, disabled_reason text NOT NULL DEFAULT '', retain_age bigint, retain_count integer, retain_logs bigint);
+    , disabled_at bigint, disabled_until bigint, disabled_reason text NOT NULL DEFAULT '', max_active_jobs integer, retain_age bigint, retain_count integer, retain_logs bigint);
 CREATE UNIQUE INDEX job_config_name ON job_config (namespace, name) WHERE deleted_at IS NULL;
 CREATE TABLE job_config_use (
     job_config_id blob NOT NULL REFERENCES job_config (id) ON DELETE CASCADE,
@@ -331,7 +352,7 @@ CREATE TABLE task (
     dispatched_at bigint,
     started_at bigint,
     ended_at bigint,
-    seq bigint NOT NULL DEFAULT 1, tried integer NOT NULL DEFAULT 0, warned_at bigint, attempts_before integer NOT NULL DEFAULT 0,
+    seq bigint NOT NULL DEFAULT 1, concurrency_key text, concurrency_limit integer, tried integer NOT NULL DEFAULT 0, warned_at bigint, attempts_before integer NOT NULL DEFAULT 0,
     CHECK ((kind = 'SHARD') = (group_id IS NOT NULL)),
     CHECK ((kind = 'SHARD') = (shard_index >= 0)),
     CHECK (parents_succeeded + parents_failed + parents_skipped <= parents_total),
@@ -341,14 +362,23 @@ CREATE TABLE task (
 CREATE INDEX task_changed ON task (job_id, seq);
 CREATE INDEX task_delayed ON task (not_before) WHERE state = 'QUEUED' AND not_before > 0;
 CREATE INDEX task_held ON task (runner_id) WHERE state IN ('DISPATCHED', 'RUNNING', 'TERMINATING');
+CREATE INDEX task_holds_key ON task (concurrency_key)
+    WHERE concurrency_key IS NOT NULL AND state IN ('DISPATCHED', 'RUNNING', 'TERMINATING');
+CREATE INDEX task_may_hold_key ON task (concurrency_key) WHERE concurrency_key IS NOT NULL AND NOT gone;
 CREATE INDEX task_not_gone ON task (runner_id) WHERE NOT gone;
 CREATE UNIQUE INDEX task_of_job ON task (job_id, node, shard_index);
-CREATE INDEX task_queue ON task (class, priority DESC, queued_at, id) WHERE state = 'QUEUED';
+CREATE INDEX task_rank ON task (class, (queued_at - priority * CAST(60000000 AS bigint)), id)
+    WHERE state = 'QUEUED';
 CREATE INDEX task_shard ON task (group_id) WHERE group_id IS NOT NULL;
 CREATE INDEX task_shard_waiting ON task (group_id, shard_index)
     WHERE state = 'CREATED' AND group_id IS NOT NULL;
 CREATE INDEX task_with_child ON task (id)
     WHERE class = 'job;;' AND state IN ('RUNNING', 'TERMINATING');
+CREATE TABLE task_alarm (
+    task_id blob NOT NULL PRIMARY KEY,
+    due_at bigint NOT NULL
+    );
+CREATE INDEX task_alarm_due ON task_alarm (due_at);
 CREATE TABLE task_attempt (
     task_id blob NOT NULL REFERENCES task (id) ON DELETE CASCADE,
     lease bigint NOT NULL,

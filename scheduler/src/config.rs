@@ -11,7 +11,11 @@ use clap::{Arg, ArgAction, ArgMatches, Command, parser::ValueSource};
 
 use crate::{
     domain::{
-        definition::{did_you_mean, span},
+        definition::{
+            did_you_mean,
+            http::{Place, check_text},
+            span,
+        },
         timing::Timing,
     },
     flow, store,
@@ -29,6 +33,8 @@ pub struct Config {
     pub database: store::Settings,
     /// Where runners and other schedulers reach it, if that is not where it listens.
     pub advertise: Option<String>,
+    /// Where services that were asked find a scheduler for their callbacks, if that is not where runners reach it.
+    pub public_url: Option<String>,
     /// The times of the heartbeat protocol.
     pub timing: Timing,
     /// How its log lines look.
@@ -69,7 +75,7 @@ const fn callbacks(name: &'static str, value: &'static str, help: &'static str) 
     Setting { name, value, help, heading: "Callbacks" }
 }
 
-const SETTINGS: [Setting; 28] = [
+const SETTINGS: [Setting; 29] = [
     setting("listen", "ADDRESS:PORT", "Where to listen [default: 127.0.0.1:7420]"),
     setting(
         "database_url",
@@ -80,6 +86,11 @@ const SETTINGS: [Setting; 28] = [
         "advertise",
         "ADDRESS:PORT",
         "Where runners and other schedulers reach this one [default: where it listens]",
+    ),
+    setting(
+        "public_url",
+        "URL",
+        "Where services that http tasks ask find a scheduler for their callbacks [default: http:// and --advertise]",
     ),
     setting("no_auth", "", "Ask nobody for credentials. On loopback only"),
     setting("log_format", "FORMAT", "How log lines look: text or json [default: text]"),
@@ -285,10 +296,18 @@ impl Values {
             Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok() => Ok(Some(text.to_owned())),
             _ => Err(format!("{text:?} is no address with a port; write it like scheduler-1:7420")),
         });
+        let public_url = self.parsed("public_url", "", |text| match text {
+            "" => Ok(None),
+            _ if text.ends_with('/') || text.contains(['?', '#']) => {
+                Err(format!("{text:?} must end with its host, port or path, without a \"/\" behind it"))
+            }
+            _ => check_text(Place::Url(0), text).map(|()| Some(text.to_owned())),
+        });
         Config {
             listen,
             database: store::Settings { url: self.text("database_url", "sqlite://.baton/baton.db") },
             advertise: advertise.flatten(),
+            public_url: public_url.flatten(),
             timing,
             log_format: log_format.unwrap_or_default(),
             courier: self.courier(),
@@ -458,6 +477,16 @@ mod tests {
         assert!(
             text.lines().any(|line| line.starts_with("listen = \"127.0.0.1:7420\"") && line.ends_with("# default"))
         );
+    }
+
+    #[test]
+    fn a_public_url_is_one_to_which_a_path_can_be_added() {
+        assert_eq!(config(&[]).public_url, None);
+        let url = "https://baton.example.com/b";
+        assert_eq!(config(&["--public-url", url]).public_url.as_deref(), Some(url));
+        for wrong in ["baton.example.com", "https://a/", "https://a/?b", "http://me:pw@a", "ftp://a"] {
+            assert!(problems(&["--public-url", wrong])[0].starts_with("--public-url: "), "{wrong}");
+        }
     }
 
     #[test]

@@ -74,11 +74,13 @@ impl Scheduler {
         let now = store::scheduler::now(&tx).await?;
         store::callback::release_of_gone(&tx, id, before, now).await?;
         tx.commit().await?;
+        let public_url = config.public_url.unwrap_or_else(|| format!("http://{address}"));
         let settings = flow::Settings {
             store: store.clone(),
             timing: config.timing,
             scheduler: id,
             address,
+            public_url,
             courier: config.courier,
         };
         let (engine, turning) = Engine::start(settings);

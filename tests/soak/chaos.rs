@@ -2,14 +2,14 @@
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
-use baton_tests::{Cluster, PATIENCE, processes, soon};
+use baton_tests::{Cluster, PATIENCE, eventually, processes, soon};
 use rustix::process::Signal;
 use tokio::time::{Instant, sleep_until};
 
 use crate::random::Random;
 
 /// Everything that can be done to a part.
-const DEEDS: [Deed; 8] = [
+const DEEDS: [Deed; 11] = [
     Deed::KillScheduler,
     Deed::StopScheduler,
     Deed::FreezeScheduler,
@@ -18,6 +18,9 @@ const DEEDS: [Deed; 8] = [
     Deed::KillWatchdogAndRunner,
     Deed::FreezeRunner,
     Deed::StopRunner,
+    Deed::DrainRunner,
+    Deed::RollingRestart,
+    Deed::RestartDatabase,
 ];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -29,6 +32,9 @@ enum Deed {
     KillWatchdogAndRunner,
     FreezeRunner,
     StopRunner,
+    DrainRunner,
+    RollingRestart,
+    RestartDatabase,
 }
 
 /// What was done, and how often.
@@ -46,6 +52,7 @@ impl fmt::Display for Deeds {
 pub(crate) async fn reign(cluster: &mut Cluster, seed: u64, runners: usize, until: Instant) -> Deeds {
     let mut random = Random::seeded(seed);
     let schedulers = cluster.schedulers();
+    let has_server = cluster.try_sql("SELECT 1").is_some();
     let mut deeds = Deeds::default();
     while Instant::now() < until {
         pause(random.milliseconds(300..2500)).await;
@@ -65,6 +72,24 @@ pub(crate) async fn reign(cluster: &mut Cluster, seed: u64, runners: usize, unti
                 cluster.scheduler(scheduler).end(PATIENCE).await;
                 pause(absence).await;
                 cluster.start_scheduler(scheduler).await;
+            }
+            Deed::RollingRestart => {
+                for index in 0..schedulers {
+                    cluster.scheduler(index).terminate();
+                    cluster.scheduler(index).end(PATIENCE).await;
+                    cluster.start_scheduler(index).await;
+                }
+            }
+            // A file has no server: there it is the scheduler that goes and comes.
+            Deed::RestartDatabase if !has_server => {
+                cluster.scheduler(scheduler).kill();
+                cluster.start_scheduler(scheduler).await;
+            }
+            Deed::RestartDatabase => cluster.restart_database(random.below(2) == 0),
+            Deed::DrainRunner => {
+                until_done(cluster, &["drain", &runner]).await;
+                pause(absence).await;
+                until_done(cluster, &["resume", &runner]).await;
             }
             Deed::FreezeScheduler => {
                 cluster.scheduler(scheduler).freeze();
@@ -102,6 +127,11 @@ pub(crate) async fn reign(cluster: &mut Cluster, seed: u64, runners: usize, unti
         }
     }
     deeds
+}
+
+/// Asks for something until it is done: the database may just have been restarted.
+async fn until_done(cluster: &Cluster, words: &[&str]) {
+    eventually(&words.join(" "), PATIENCE, || async { (cluster.baton(words).await.code == 0).then_some(()) }).await;
 }
 
 fn start_again(cluster: &mut Cluster, id: &str) {

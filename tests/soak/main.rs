@@ -13,7 +13,7 @@ mod verdict;
 
 use std::process::ExitCode;
 
-use baton_tests::{RunnerSpec, World, v1::RunnerState};
+use baton_tests::{Backend, RunnerSpec, World, v1::RunnerState};
 use tokio::{sync::watch, time::Instant};
 
 use crate::{client::Client, settings::Settings};
@@ -33,6 +33,10 @@ async fn main() -> ExitCode {
     };
     println!("{settings}");
     let mut world = World::on(settings.backend).quick().schedulers(settings.schedulers);
+    // Its server is restarted too.
+    if settings.backend == Backend::Postgres {
+        world = world.with_own_server();
+    }
     for number in 0..settings.runners {
         world = world.runner(RunnerSpec::named(&format!("runner-{number}")).slots(SLOTS));
     }

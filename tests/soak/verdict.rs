@@ -64,6 +64,7 @@ pub(crate) async fn judge(cluster: &Cluster, marks: &Marks, ledger: &[Entry]) ->
     }
     judge_jobs(cluster, ledger, &mut report.broken).await;
     judge_again(cluster, &views, &mut report.broken).await;
+    judge_rows(cluster, &mut report.broken);
     let ours = programs::path("baton-runner");
     for pid in processes::with_environment(&cluster.home()) {
         if processes::program(pid).is_some_and(|program| program != ours) {
@@ -131,6 +132,38 @@ async fn judge_jobs(cluster: &Cluster, ledger: &[Entry], broken: &mut Vec<String
     for id in &known {
         if !accepted.contains(id.as_str()) {
             broken.push(format!("job {id} exists although nobody was told: one request made two jobs"));
+        }
+    }
+}
+
+/// What no answer shows: rows that belong to nobody. On PostgreSQL, where the database can be asked.
+fn judge_rows(cluster: &Cluster, broken: &mut Vec<String>) {
+    const OVER: &str = "('FINISHED', 'FAILED', 'SKIPPED', 'TERMINATED')";
+    let questions = [
+        (
+            "live tasks of jobs that are over",
+            format!("task JOIN job ON job.id = task.job_id WHERE job.state IN {OVER} AND task.state NOT IN {OVER}"),
+        ),
+        (
+            "tasks that are over and still have a session",
+            format!("task WHERE state IN {OVER} AND session_id IS NOT NULL"),
+        ),
+        (
+            "jobs whose count of ended tasks is wrong",
+            format!(
+                "job WHERE state IN {OVER} AND tasks_ended <> (SELECT count(*) FROM task WHERE task.job_id = job.id
+             AND task.kind <> 'SHARD' AND task.state IN {OVER})"
+            ),
+        ),
+        (
+            "attempts numbered twice under one lease",
+            "(SELECT task_id, lease FROM task_attempt GROUP BY task_id, lease HAVING count(*) > 1) AS twice".to_owned(),
+        ),
+    ];
+    for (what, question) in questions {
+        let count = cluster.sql(&format!("SELECT count(*) FROM {question}"));
+        if let Some(count) = count.and_then(|rows| rows.first()?.parse::<u64>().ok()).filter(|count| *count > 0) {
+            broken.push(format!("{count} {what}"));
         }
     }
 }

@@ -11,6 +11,10 @@ use crate::{
 
 /// What `callback` takes.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  baton get callbacks --state failed
+  baton callback resend 3f9a01c2")]
 pub struct Args {
     #[command(subcommand)]
     kind: Kind,

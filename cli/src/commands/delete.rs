@@ -27,6 +27,9 @@ enum Kind {
     Config {
         /// Its name.
         name: String,
+        /// Although other job configs name it.
+        #[arg(long)]
+        force: bool,
         /// Repeating the command with the same id does nothing more.
         #[arg(long, value_name = "ID")]
         request_id: Option<String>,
@@ -35,11 +38,12 @@ enum Kind {
 
 /// Deletes it.
 pub async fn run(context: &Context, args: Args) -> Result<Exit, Error> {
-    let Kind::Config { name, request_id: id } = args.kind;
+    let Kind::Config { name, force, request_id: id } = args.kind;
     let request = DeleteRequest {
         namespace: context.namespace.clone(),
         name: name.clone(),
         request_id: request_id(id.as_deref()),
+        force,
     };
     let response = context.client().await?.delete(request).await?;
     let output = context.output;

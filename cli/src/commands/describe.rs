@@ -1,9 +1,11 @@
 //! `baton describe`: everything about one thing, for people.
 
+mod placement;
+
 use baton::v1::{
     Attempt, GetJobRequest, GetRequest, GetRunnerRequest, GetTaskRequest, HttpTarget, Job, JobConfig,
-    ListSchedulesRequest, ListTasksRequest, Runner, StoredJobConfig, StoredSchedule, Task, TaskConfig, TaskKind,
-    task_config::Target,
+    ListSchedulesRequest, ListTasksRequest, Retry, Runner, StoredJobConfig, StoredSchedule, Task, TaskConfig, TaskKind,
+    TaskState, task_config::Target,
 };
 use chrono::{DateTime, Utc};
 use clap::Subcommand;
@@ -138,6 +140,13 @@ fn config_lines(output: Output, stored: &StoredJobConfig, config: &JobConfig, no
     if let Some(timeout) = proto_span(config.timeout) {
         facts.add("timeout", time::span(timeout));
     }
+    if let Some(after) = proto_span(config.warn_after) {
+        facts.add("warn after", time::span(after));
+    }
+    facts.add("comes after", config.after_jobs.join(", "));
+    if config.max_active_jobs > 0 {
+        facts.add("at once", format!("{} jobs at most", config.max_active_jobs));
+    }
     for callback in &config.callbacks {
         facts.add("callback", callbacks::words(callback));
     }
@@ -162,6 +171,10 @@ fn task_config_lines(task: &TaskConfig) -> Vec<Line> {
             facts.add("  shell", lines.next().unwrap_or_default());
             lines.for_each(|line| facts.more(line));
         }
+        Some(Target::Job(job)) => {
+            facts.add("  job", job.name.as_str());
+            facts.pairs("  params", &job.params);
+        }
         Some(Target::Http(http)) => http_facts(&mut facts, http),
         None => {}
     }
@@ -182,21 +195,22 @@ fn task_config_lines(task: &TaskConfig) -> Vec<Line> {
     if let Some(retry) = &task.retry {
         let delay = proto_span(retry.delay).filter(|delay| !delay.is_zero());
         let delay = delay.map_or_else(String::new, |delay| format!(", {} apart", time::span(delay)));
-        facts.add("  attempts", format!("{}{delay}", retry.max_attempts));
+        facts.add("  attempts", format!("{}{delay}{}", retry.max_attempts, growth(retry)));
+        let codes: Vec<String> = retry.no_retry_exit_codes.iter().map(ToString::to_string).collect();
+        facts.add("  no retry after", codes.join(", "));
     }
     if let Some(timeout) = proto_span(task.timeout) {
         facts.add("  timeout", time::span(timeout));
     }
-    if let Some(runner) = &task.runner {
-        facts.pairs("  runner", &runner.match_labels);
+    if let Some(after) = proto_span(task.warn_after) {
+        facts.add("  warn after", time::span(after));
     }
+    facts.add("  when cut off", word(task.when_cut_off().as_str_name(), "WHEN_CUT_OFF_"));
+    placement::add(&mut facts, task);
     facts.pairs("  env", &task.env);
     facts.add("  directory", task.working_dir.as_str());
     if task.enabled == Some(false) {
         facts.add("  enabled", "no: skipped in every job");
-    }
-    if task.priority != 0 {
-        facts.add("  priority", task.priority.to_string());
     }
     for callback in &task.callbacks {
         facts.add("  callback", callbacks::words(callback));
@@ -259,6 +273,21 @@ fn schedule_lines(output: Output, schedules: &[StoredSchedule], now: DateTime<Ut
     lines
 }
 
+/// How waits for retries grow: ", ×2 up to 10m, ±20 %".
+fn growth(retry: &Retry) -> String {
+    let mut words = String::new();
+    if let Some(factor) = retry.factor {
+        words += &format!(", ×{factor}");
+    }
+    if let Some(most) = proto_span(retry.max_delay) {
+        words += &format!(" up to {}", time::span(most));
+    }
+    if retry.jitter_ratio > 0.0 {
+        words += &format!(", ±{:.0} %", retry.jitter_ratio * 100.0);
+    }
+    words
+}
+
 /// `TRIGGER_RULE_ALL_DONE` as `all_done`; nothing for what is not set.
 fn word(name: &str, prefix: &str) -> String {
     let word = name.trim_start_matches(prefix).to_lowercase();
@@ -303,8 +332,12 @@ fn job_lines(output: Output, job: &Job, now: DateTime<Utc>) -> Vec<Line> {
     facts.span("state", glyphs::job(job.state()).span());
     facts.add("reason", job.reason.as_str());
     facts.add("trigger", origin::words(job));
+    for source in &job.after {
+        facts.add("after", format!("{} {}", source.name, short_id(&source.job_id)));
+    }
     facts.pairs("params", &job.params);
     facts.pairs("labels", &job.labels);
+    facts.add("only on", job.runner_id.as_str());
     facts.add("created", output.instant(job.create_time, now));
     facts.add("started", output.instant(job.start_time, now));
     facts.add("ended", output.instant(job.end_time, now));
@@ -327,7 +360,11 @@ async fn task(context: &Context, selector: Selector) -> Result<(), Error> {
     let task = response.task.unwrap_or_default();
     output.lines(&task_lines(output, &task, Utc::now()))?;
     let name = format!("{}/{}", short_id(&task.job_id), tree::label(&task));
-    output.note(&format!("what it wrote: baton logs {name}\nwhy it is so:  baton explain {name}"));
+    let wrote = match task.child_job_id.as_str() {
+        "" => name.clone(),
+        child => short_id(child).to_owned(),
+    };
+    output.note(&format!("what it wrote: baton logs {wrote}\nwhy it is so:  baton explain {name}"));
     Ok(())
 }
 
@@ -342,8 +379,22 @@ fn task_lines(output: Output, task: &Task, now: DateTime<Utc>) -> Vec<Line> {
     if task.kind() == TaskKind::Group {
         facts.add("shards", bar::line(task).render(false));
     } else {
-        facts.add("attempt", format!("{} of {}", task.attempt, task.max_attempts.max(task.attempt)));
+        facts.add(
+            "attempt",
+            match task.max_attempts {
+                0 => task.attempt.to_string(),
+                most => format!("{} of {}", task.attempt, most.max(task.attempt)),
+            },
+        );
+        if task.state() == TaskState::Queued {
+            if task.not_before.is_some() {
+                facts.add("next try", output.instant(task.not_before, now));
+            }
+            facts.add("only on", task.stays_on_runner_id.as_str());
+        }
+        facts.add("given up on", task.given_up_runner_ids.join(", "));
         facts.add("runner", task.runner_id.as_str());
+        facts.add("stands for", child_line(task));
         let exit = get::task_exit(task);
         facts.add("exit", if exit == "-" { "" } else { &exit });
     }
@@ -360,6 +411,14 @@ fn task_lines(output: Output, task: &Task, now: DateTime<Utc>) -> Vec<Line> {
         lines.extend(task.attempts.iter().map(|attempt| attempt_line(attempt, now)));
     }
     lines
+}
+
+/// "job load 7be0d21c, running".
+fn child_line(task: &Task) -> String {
+    match origin::child(task) {
+        none if none.is_empty() => none,
+        child => format!("{child}, {}", word(task.child_job_state().as_str_name(), "JOB_STATE_")),
+    }
 }
 
 fn attempt_line(attempt: &Attempt, now: DateTime<Utc>) -> Line {

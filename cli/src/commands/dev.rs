@@ -113,6 +113,7 @@ async fn serve(context: &Context, args: &Args, data: &Path, guarded: Guarded) ->
         listen: args.listen,
         database: store::Settings { url: format!("sqlite://{}", data.join(DATABASE).display()) },
         advertise: None,
+        public_url: None,
         timing: Timing::from_beat(BEAT, GRACE),
         log_format: LogFormat::default(),
         // It is for one person on this machine, whose webhooks are on it, too.

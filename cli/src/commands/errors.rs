@@ -39,6 +39,8 @@ macro_rules! entries {
 const ENTRIES: &[Entry] = entries! {
     AMBIGUOUS_ID (INVALID_ARGUMENT) "the part of an id that was given fits several things, which the message lists"
         => "give more digits of the one that is meant, or all of them";
+    ATTEMPT_OVER (FAILED_PRECONDITION) "the attempt that a token belongs to is over: timed out, terminated, lost or followed by another"
+        => "nothing: its task went on without it; see `baton describe task JOB/TASK`";
     BACKFILL_ENDED (FAILED_PRECONDITION) "the backfill has ended, and what was asked for needs one that has not"
         => "see how far it came: `baton get backfill ID`";
     BACKFILL_NOT_FOUND (NOT_FOUND) "no backfill has this id"
@@ -55,8 +57,8 @@ const ENTRIES: &[Entry] = entries! {
         => "see how it stands: `baton get callbacks --id ID`; a job is started again with `baton run CONFIG`";
     CONTENDED (ABORTED) "other changes of the same rows were in the way"
         => "try again: nothing was changed";
-    EXPIRED (NOT_FOUND) "it was there, and retention removed it"
-        => "keep more: `retention` of the job config, or --retention-age of the scheduler";
+    EXPIRED (NOT_FOUND) "it was there, and is not kept any more, or not all of it"
+        => "make a new job: `baton run CONFIG`";
     GATE_CLOSED (FAILED_PRECONDITION) "run again, the task would only be skipped: a parent's end keeps its gate closed"
         => "run that parent again, or mark it finished";
     GROUP_SKIPPED (FAILED_PRECONDITION) "the sharded task was skipped as a whole, so a shard of it cannot be run again"
@@ -101,6 +103,10 @@ const ENTRIES: &[Entry] = entries! {
         => "see `baton get tasks JOB`";
     TASK_NOT_WAITING (FAILED_PRECONDITION) "only a task that waits can be skipped"
         => "change how it ended: `baton mark JOB/TASK skipped --reason TEXT`";
+    TOKEN_NOT_FOUND (NOT_FOUND) "nobody was given this token"
+        => "it is the last part of the callback url, whole, and good at the cluster that gave it";
+    TOKEN_USED (FAILED_PRECONDITION) "the token completed its task before"
+        => "nothing: it is good once; see how the task ended: `baton get jobs`";
     UNAVAILABLE (UNAVAILABLE) "the database is away, or the scheduler is about to stop"
         => "try again in a moment, or ask another scheduler of the cluster with --address";
     VERSION_NOT_FOUND (NOT_FOUND) "the job config has no such version"

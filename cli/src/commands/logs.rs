@@ -3,7 +3,7 @@
 use std::{collections::HashMap, time::Duration};
 
 use baton::v1::{
-    FollowRequest, GetJobRequest, GetTaskRequest, LogChunk, LogSelector, LogStream, ReadRequest, TaskKind,
+    FollowRequest, GetJobRequest, GetTaskRequest, LogChunk, LogSelector, LogStream, ReadRequest, Task, TaskKind,
 };
 use clap::ValueEnum;
 
@@ -14,7 +14,7 @@ use crate::{
     errors::{Error, Exit, is_broken_connection},
     follow,
     output::{Output, escape::Filter},
-    selector::Selector,
+    selector::{Selector, short_id},
 };
 
 /// The longest line that is held back until its end comes.
@@ -75,6 +75,10 @@ pub async fn run(context: &Context, args: Args) -> Result<Exit, Error> {
     let tail_lines = args.tail.unwrap_or(0);
     if context.output.is_name() {
         return Err(Error::Usage("a log has no names: leave -o name out".to_owned()));
+    }
+    if let Some(task) = stands_for_a_job(client, &args.target).await? {
+        let message = format!("task {} stands for job {}, whose tasks write", args.target.task, task.child_job_name);
+        return Err(Error::with_next(message, format!("read that: baton logs {}", short_id(&task.child_job_id))));
     }
     let several = !context.output.is_data() && are_several(client, &args.target).await?;
     let mut printer = Printer::new(context.output, several);
@@ -149,6 +153,17 @@ async fn follow(
 
 async fn pause(span: Duration) {
     tokio::time::sleep(span).await;
+}
+
+/// The task, if it stands for a job: its output is that of the tasks of the job.
+async fn stands_for_a_job(client: &Client, target: &Selector) -> Result<Option<Task>, Error> {
+    if target.task.is_empty() {
+        return Ok(None);
+    }
+    let request = GetTaskRequest { job_id: target.job.clone(), name: target.task.clone(), shard_index: target.shard };
+    // Whatever is wrong with the question is told by the answer to it.
+    let task = client.get_task(request).await.ok().and_then(|response| response.task);
+    Ok(task.filter(|task| !task.child_job_id.is_empty()))
 }
 
 /// Whether the lines of more than one task may come, so that each must say whose it is.

@@ -19,6 +19,7 @@ Examples:
   baton run hello --follow
   baton run orders-etl -p day=2026-11-30 -p region=eu --wait
   JOB=$(baton run hello -o name)
+  baton run hello --runner etl-2                      lets that runner alone take its tasks
   baton run hello --request-id nightly-2026-11-30     makes one job however often it is said
 
 With --wait or --follow the exit code tells how the job ended:
@@ -30,6 +31,9 @@ pub struct Args {
     /// A value for a parameter, taken as it is; may be repeated.
     #[arg(short, long = "param", value_name = "KEY=VALUE", value_parser = pair)]
     params: Vec<(String, String)>,
+    /// Let this runner alone take the tasks of the job. It must be connected, and suit them.
+    #[arg(long, value_name = "RUNNER")]
+    runner: Option<String>,
     /// Wait in silence until the job has ended.
     #[arg(long)]
     wait: bool,
@@ -53,6 +57,7 @@ pub async fn run(context: &Context, args: Args) -> Result<Exit, Error> {
         namespace: context.namespace.clone(),
         name: args.name,
         params,
+        runner_id: args.runner.unwrap_or_default(),
         request_id: request_id(args.request_id.as_deref()),
     };
     let response = context.client().await?.run(request).await?;

@@ -149,6 +149,7 @@ fn detail(task: &Task, states: &HashMap<&str, TaskState>, now: DateTime<Utc>) ->
         TaskState::Unspecified => {}
         _ if group => parts.push(bar::line(task)),
         TaskState::Skipped => {}
+        _ if !task.child_job_id.is_empty() => parts.push(Line::from(origin::child(task))),
         _ => parts.push(Line::from(task.runner_id.as_str())),
     }
     if !group && task.state() != TaskState::Created {

@@ -107,6 +107,7 @@ service!(JobConfigService {
 service!(CommandService {
     run: RunRequest => RunResponse;
     terminate: TerminateRequest => TerminateResponse;
+    complete_task: CompleteTaskRequest => CompleteTaskResponse;
     rerun: RerunRequest => RerunResponse;
     mark: MarkRequest => MarkResponse;
     drain_runner: DrainRunnerRequest => DrainRunnerResponse;

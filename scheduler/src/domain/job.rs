@@ -37,6 +37,24 @@ pub enum Event {
     },
 }
 
+/// How the places of a job config stand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Places {
+    /// How many of its jobs may run at once; `None` for any number.
+    pub max: Option<u32>,
+    /// How many have a place: they are being written, run, or are being ended.
+    pub active: u32,
+    /// How many wait for one.
+    pub held: u32,
+}
+
+impl Places {
+    /// How many more may begin.
+    pub fn free(&self) -> u32 {
+        self.max.map_or(u32::MAX, |max| max.saturating_sub(self.active))
+    }
+}
+
 impl JobState {
     /// Every state, in the order of a life.
     pub const ALL: [Self; 7] = [

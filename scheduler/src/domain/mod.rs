@@ -3,6 +3,7 @@
 
 pub mod callback;
 pub mod command;
+pub mod completion;
 pub mod definition;
 pub mod explain;
 #[cfg(test)]
@@ -16,7 +17,7 @@ pub mod job;
 pub mod origin;
 pub mod output;
 pub mod params;
-pub mod pick;
+pub mod placement;
 pub mod policy;
 pub mod reference;
 pub mod repair;
@@ -26,9 +27,10 @@ pub mod scheduler;
 pub mod selector;
 #[cfg(test)]
 mod states_page;
+pub mod sub_job;
 pub mod task;
 pub mod template;
 pub mod time;
 pub mod timing;
-pub mod turns;
+pub mod uses;
 pub mod when;

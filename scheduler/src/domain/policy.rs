@@ -8,7 +8,7 @@ use std::time::Duration;
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
-use super::definition::{JobConfig, OnFailure, Overlap, Retry, TaskConfig, WhenCutOff, limits::SPAN_MAX};
+use super::definition::{JobConfig, OnFailure, Overlap, Retry, Target, TaskConfig, WhenCutOff, limits::SPAN_MAX};
 
 /// How many attempts a task may have in all, when each runner gets its own: a fleet whose runners come and go must not
 /// keep a task for ever.
@@ -58,17 +58,22 @@ pub enum Why {
     NoneLeft,
 }
 
-/// The policy of a task with its defaults filled in.
+/// The policy of a task with its defaults filled in. One that stands for a job has no runner to be transferred from, even
+/// if that is the default of the others.
 pub fn of(task: &TaskConfig) -> Policy<'_> {
-    Policy { retry: task.retry.as_ref(), on_failure: task.on_failure.unwrap_or(OnFailure::Fail) }
+    let stands_for_a_job = matches!(task.target, Target::Job(_));
+    let on_failure = task.on_failure.filter(|policy| !(stands_for_a_job && policy.transfers()));
+    Policy { retry: task.retry.as_ref(), on_failure: on_failure.unwrap_or(OnFailure::Fail) }
 }
 
 /// Whether a task ends by itself when its runner is cut off from every scheduler. It does wherever anything but a person
-/// could start another copy of it: another attempt, another runner, another job of its config. Where nothing could, or
-/// where the task is to go on, a lost attempt is left alone until its end is proven.
+/// could start another copy of it, or something that must not run beside it: another attempt, another runner, another job
+/// of its config, another holder of its concurrency key, a job that waits for the place of its own. Where nothing could,
+/// or where the task is to go on, a lost attempt is left alone until its end is proven.
 pub fn stops_when_cut_off(config: &JobConfig, task: &TaskConfig) -> bool {
     let overlaps = config.overlap == Some(Overlap::Allow);
-    task.when_cut_off != Some(WhenCutOff::Continue) && (of(task).tries_again() || !overlaps)
+    let limited = task.concurrency.is_some() || config.max_active_jobs.is_some();
+    task.when_cut_off != Some(WhenCutOff::Continue) && (of(task).tries_again() || limited || !overlaps)
 }
 
 impl Policy<'_> {
@@ -137,6 +142,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::domain::definition::{Concurrency, SubJob};
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -219,6 +225,22 @@ mod tests {
             assert!(stops(overlap, task(None, 1, None)), "{overlap:?}");
             assert!(!stops(overlap, task(None, 3, Some(WhenCutOff::Continue))), "{overlap:?}");
         }
+        let key = TaskConfig { concurrency: Some(Concurrency::default()), ..task(None, 1, None) };
+        assert!(stops(allow, key), "another task could take the key");
+        let one = JobConfig { overlap: allow, max_active_jobs: Some(1), ..JobConfig::default() };
+        assert!(stops_when_cut_off(&one, &task(None, 1, None)), "another job could take the place");
+    }
+
+    #[test]
+    fn a_task_that_stands_for_a_job_has_no_runner_to_leave() {
+        let task = TaskConfig {
+            target: Target::Job(SubJob::default()),
+            on_failure: Some(OnFailure::RetryThenTransfer),
+            retry: Some(retry(2)),
+            ..TaskConfig::default()
+        };
+        assert_eq!(of(&task).next(used(1, 1), None, 0.5), Next::Again(SECOND * 30));
+        assert_eq!(of(&task).next(used(2, 1), None, 0.5), Next::Nothing(Why::UsedUp));
     }
 
     #[test]

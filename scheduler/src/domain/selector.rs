@@ -1,4 +1,4 @@
-//! Which runners a task may go to: those with every label it asks for, exactly.
+//! The labels that a task asks of a runner: each of them, exactly.
 //!
 //! A selector has one canonical text, so that tasks that ask for the same are one class in the queue, whatever order
 //! their labels were written in.

@@ -12,7 +12,7 @@ use super::{
     task::{Event, Kind, TaskState},
 };
 
-const EVENTS: [(Event, &str); 22] = [
+const EVENTS: [(Event, &str); 23] = [
     (Event::GateOpened, "its gate opens"),
     (Event::ConditionFalse, "its gate opens, its own condition is false"),
     (Event::GateClosed, "its gate can never open"),
@@ -20,6 +20,7 @@ const EVENTS: [(Event, &str); 22] = [
     (Event::Stopped, "its job stops"),
     (Event::GivenUp, "it waits in vain"),
     (Event::Terminate, "terminate"),
+    (Event::ChildMade, "the job that it stands for is made (`job` tasks)"),
     (Event::Picked, "picked for a slot"),
     (Event::Started, "its runner reports RUNNING"),
     (Event::Succeeded, "result 0"),

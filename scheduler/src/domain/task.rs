@@ -62,10 +62,13 @@ pub enum Event {
     NotEvaluable,
     /// The job stops before it started.
     Stopped,
-    /// It waits in vain: for a retry when its job stops, or for a runner when none is left to transfer to.
+    /// It waits in vain: for a retry when its job stops, for a runner that is gone, or for one more to transfer to when none
+    /// is left.
     GivenUp,
     /// Somebody wants it ended, or its job ran out of time.
     Terminate,
+    /// The job that it stands for was made.
+    ChildMade,
     /// The picker chose it for a slot.
     Picked,
     /// The runner reports that it runs.
@@ -142,6 +145,8 @@ impl TaskState {
             (S::Queued, E::GivenUp) => S::Failed,
             (S::Created | S::Queued, E::Terminate) => S::Terminated,
             (S::Queued, E::Picked) => S::Dispatched,
+            // A `job` task needs no slot: both steps are taken in one turn.
+            (S::Queued, E::ChildMade) => S::Running,
             (S::Dispatched, E::Started) => S::Running,
             // A task shorter than one beat is never seen running.
             (S::Dispatched | S::Running, E::Succeeded) => S::Finished,
@@ -171,6 +176,7 @@ impl TaskState {
 
     /// What follows instead of an end of its work, while callbacks that block are to be delivered. Shards are held by
     /// their group alone.
+    #[must_use]
     pub fn held(self, kind: Kind, next: Self) -> Self {
         match (self, next) {
             (Self::Dispatched | Self::Running, Self::Finished | Self::Failed) if kind != Kind::Shard => Self::Callback,
@@ -503,6 +509,7 @@ mod tests {
             Just(Event::Stopped),
             Just(Event::GivenUp),
             Just(Event::Terminate),
+            Just(Event::ChildMade),
             Just(Event::Picked),
             Just(Event::Started),
             Just(Event::Succeeded),

@@ -45,6 +45,14 @@ pub(super) struct Claims {
     calendars: Calendars,
 }
 
+impl Claims {
+    /// The configs that are locked by them.
+    pub(super) fn configs(&self) -> impl Iterator<Item = Uuid> {
+        let locked = self.claimed.iter().filter(|(claimed, _)| claimed.version.is_some());
+        locked.map(|(claimed, _)| claimed.row.job_config_id)
+    }
+}
+
 /// Claims backfills that may go on. Their job configs are locked, or left to others.
 pub(super) async fn claim(tx: &Tx, plans: &mut Plans) -> Result<Claims, store::Error> {
     let claimed = store::backfill::claim(tx, BACKFILLS_MAX).await?;

@@ -8,15 +8,17 @@ use uuid::Uuid;
 use super::{
     callbacker::Attempt,
     order::{Order, OrderAnswer},
+    picker::Memory,
     plan::Plans,
     pulse::Judge,
+    sub_jobs::Handover,
 };
 use crate::{
     domain::{
         callback::delivery::Backoff,
         command::RunSpec,
         heartbeat::{Admission, Hello, TaskRef, TaskResult, Verdict},
-        pick::Offer,
+        placement::Offer,
         task::Ending,
         time::Timestamp,
         timing::Timing,
@@ -58,6 +60,8 @@ pub(super) struct Input {
     pub fire: bool,
     /// A job ended since the last turn: others may have waited for that.
     pub job_ended: bool,
+    /// What the last turn left for this one.
+    pub handover: Handover,
     /// The clock of the database may have been set back.
     pub clock_set_back: bool,
 }
@@ -90,7 +94,7 @@ pub(super) struct Output {
     /// Callbacks to be tried.
     pub claimed: Vec<Claimed>,
     /// When the next callback is due, if that was looked for.
-    pub next_callback: Option<Option<Timestamp>>,
+    pub next_callback: Option<Awaited>,
     /// Jobs that changed.
     pub changed: Vec<Uuid>,
     /// Sessions that told something about jobs that are laid aside: it was not taken.
@@ -101,6 +105,14 @@ pub(super) struct Output {
     pub more: bool,
     /// A job ended: others may have waited for that.
     pub job_ended: bool,
+    /// A job FINISHED, and a job config comes after its own.
+    pub followed: bool,
+    /// What the next turn is to go on with.
+    pub handover: Handover,
+    /// A job was born that waits for something.
+    pub waits: bool,
+    /// Keys were in the hands of another scheduler: the next pick is to come soon.
+    pub keys_busy: bool,
     /// When the next task that waits for a retry may be picked.
     pub next_wake: Option<Timestamp>,
     /// What schedules wait for, if that was looked for.
@@ -112,6 +124,10 @@ pub(super) struct Output {
     /// When that time was read, by the clock of this machine.
     pub read_at: Option<Instant>,
 }
+
+/// When the next of a kind is due; none when there is none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Awaited(pub Option<Timestamp>);
 
 /// What schedules wait for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -148,10 +164,17 @@ pub(super) struct Context {
     pub timing: Timing,
     pub scheduler: Uuid,
     pub plans: Plans,
+    /// What the picker remembers.
+    pub memory: Memory,
     /// How hard callbacks are tried.
     pub backoff: Backoff,
     /// Whether other schedulers may share the database.
     pub clustered: bool,
+    /// Where services find a scheduler for their callbacks.
+    pub public_url: String,
+    /// Whether any job config comes after another, where this scheduler alone can change that; `None` when it is to be
+    /// asked.
+    pub followed: Option<bool>,
 }
 
 /// Something a frame told about a dispatch.

@@ -46,8 +46,8 @@ impl Kin {
 /// What makes a job.
 #[derive(Debug, Clone)]
 pub(super) enum Cause {
-    /// Somebody asked for it.
-    Request,
+    /// Somebody asked for it, perhaps for one runner alone.
+    Request { pin: Option<String> },
     /// A schedule fired.
     Schedule {
         key: String,
@@ -66,7 +66,6 @@ pub(super) enum Cause {
         rerun_no: u32,
     },
     /// A `job` task.
-    #[expect(dead_code, reason = "`job` tasks come next")]
     SubJob {
         /// The job of that task, the task and its attempt.
         parent: (Uuid, Uuid, u32),
@@ -75,6 +74,12 @@ pub(super) enum Cause {
         logical: Logical,
         /// When the time of the task is over.
         deadline_at: Option<Timestamp>,
+    },
+    /// The jobs that its config comes after finished.
+    AfterJobs {
+        depth: u32,
+        /// It has to wait its turn.
+        waiting: bool,
     },
     /// A callback.
     Callback {
@@ -94,7 +99,7 @@ pub(super) fn bear(
 ) -> Result<Uuid, Vec<params::Invalid>> {
     let now = work.now;
     let logical_time = match &cause {
-        Cause::Request | Cause::Callback { .. } => Zone::utc().time(now),
+        Cause::Request { .. } | Cause::AfterJobs { .. } | Cause::Callback { .. } => Zone::utc().time(now),
         Cause::Schedule { fire_time, zone, .. } | Cause::Backfill { fire_time, zone, .. } => zone.time(*fire_time),
         Cause::SubJob { logical, .. } => Zone::parse(&logical.zone).unwrap_or_else(|_| Zone::utc()).time(logical.at),
     };
@@ -125,6 +130,8 @@ pub(super) fn bear(
         depth: 0,
         logical: None,
         waiting: false,
+        held: false,
+        pin: None,
         stopping: false,
         timed_out: false,
         expanded: 0,
@@ -134,10 +141,14 @@ pub(super) fn bear(
         seq: 0,
     };
     match cause {
-        Cause::Request => {}
+        Cause::Request { pin } => row.pin = pin,
         Cause::Schedule { key, fire_time, waiting, .. } => {
             row.trigger = Trigger::Schedule;
             (row.schedule, row.fire_time, row.waiting) = (Some(key), Some(fire_time), waiting);
+        }
+        Cause::AfterJobs { depth, waiting } => {
+            row.trigger = Trigger::AfterJobs;
+            (row.depth, row.waiting) = (depth, waiting);
         }
         Cause::Backfill { backfill, key, fire_time, rerun_no, .. } => {
             row.trigger = Trigger::Backfill;

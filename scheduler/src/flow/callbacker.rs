@@ -10,7 +10,7 @@ use tracing::{info, warn};
 use uuid::Uuid;
 
 use super::{
-    batch::{Context, Input, Output},
+    batch::{Awaited, Context, Input, Output},
     birth::{self, Cause, Kin},
     ending::cut,
     request::Error,
@@ -31,7 +31,7 @@ use crate::{
 };
 
 /// How long a claim lasts. Longer than any try takes, see [`super::courier::TRY_MAX`].
-const CLAIM: Duration = Duration::from_secs(60);
+const CLAIM: Duration = Duration::from_mins(1);
 
 /// How long to leave a due callback to another scheduler that has it in hand.
 const DUE_AGAIN: Duration = Duration::from_millis(5);
@@ -196,6 +196,6 @@ pub(super) async fn claim(
     output.claimed = store::callback::claim(tx, context.scheduler, now, now + CLAIM, room).await?;
     // What is due still is more than there is room for, or in the hands of another scheduler.
     let next = store::callback::next_due(tx).await?;
-    output.next_callback = Some(next.map(|due| due.max(now + DUE_AGAIN)));
+    output.next_callback = Some(Awaited(next.map(|due| due.max(now + DUE_AGAIN))));
     Ok(())
 }

@@ -70,6 +70,26 @@ impl Data {
         Ok(renderer.render("shards.items", text).and_then(|rendered| template::items(&rendered)))
     }
 
+    /// The values that a task gives to the job it stands for; `Err` is why they cannot be said.
+    pub(super) async fn sub_job_params(
+        &mut self,
+        tx: &Tx,
+        work: &Work,
+        task: &TaskRow,
+    ) -> Result<Result<BTreeMap<String, String>, String>, store::Error> {
+        let plan = work.plan(task.job_id);
+        let Some(target) = plan.sub_job(task.node) else { return Ok(Ok(BTreeMap::new())) };
+        let Some(named) = plan.named(task.node) else { return Ok(Ok(target.params.clone())) };
+        self.load(tx, work, task.job_id, named).await?;
+        let job = &work.job(task.job_id).expect("the job is in hand").row;
+        let renderer = Renderer::new(&self.scope(job, &plan, named, Some(task)));
+        let rendered = target.params.iter().map(|(name, text)| {
+            let value = renderer.render(&format!("job.params.{name}"), text)?;
+            Ok((name.clone(), value))
+        });
+        Ok(rendered.collect())
+    }
+
     /// Loads what the templates of tasks that are to be given out name.
     pub(super) async fn load_outputs(
         &mut self,
@@ -114,6 +134,7 @@ impl Data {
             Target::Command(argv) => limits::check_exec(argv.iter().map(String::as_str), variables)?,
             Target::Shell(script) => limits::check_exec([script.as_str()], variables)?,
             Target::Http(http) => http.check_filled()?,
+            Target::Job(_) => return Err("it stands for a job, which runs on no runner by itself".to_owned()),
         }
         Ok(RunSpec {
             job_id: job.id,
@@ -130,6 +151,26 @@ impl Data {
             fire_time: job.fire_time,
             callback,
         })
+    }
+
+    /// What a task is routed by; `Err` is why that cannot be said. Without a key of its own it is the task's name, so that it
+    /// goes where it went before.
+    pub(super) fn routing_key(&self, job: &JobRow, plan: &Plan, task: &TaskRow) -> Result<String, String> {
+        let config = plan.task(task.node);
+        let text = &config.placement.routing_key;
+        if text.is_empty() {
+            let shard = task.shard_index.map_or_else(String::new, |index| format!("#{index}"));
+            return Ok(format!("{}/{}/{}{shard}", job.namespace, job.name, config.name));
+        }
+        let named = plan.named(task.node).unwrap_or_default();
+        if !template::is_template(text) {
+            return Ok(text.clone());
+        }
+        let key = Renderer::new(&self.scope(job, plan, named, Some(task))).render("runner.routing_key", text)?;
+        match key.len() {
+            0..=limits::ROUTING_KEY_MAX => Ok(key),
+            bytes => Err(format!("runner.routing_key has {bytes} bytes; at most {}", limits::ROUTING_KEY_MAX)),
+        }
     }
 
     /// Loads nodes of a job: from the turn's hands, else from the database.
@@ -184,7 +225,7 @@ fn filled(config: &TaskConfig, renderer: &Renderer) -> Result<(Target, BTreeMap<
             let items = argv.iter().enumerate().map(|(at, text)| renderer.render(&format!("command[{at}]"), text));
             Target::Command(items.collect::<Result<_, _>>()?)
         }
-        Target::Shell(script) => Target::Shell(script.clone()),
+        Target::Shell(_) | Target::Job(_) => config.target.clone(),
         Target::Http(http) => Target::Http(Box::new(http.filled(|place, text| renderer.render(place, text))?)),
     };
     let env = config

@@ -24,7 +24,7 @@ use crate::{
 pub(super) async fn lock_runners(
     tx: &Tx,
     input: &Input,
-    silent: &[String],
+    silent: impl Iterator<Item = &String>,
 ) -> Result<BTreeMap<String, RunnerRow>, store::Error> {
     let mut hellos: Vec<&Hello> = input.hellos.iter().map(|input| &input.hello).collect();
     hellos.sort_by(|a, b| a.runner_id.cmp(&b.runner_id));
@@ -38,7 +38,7 @@ pub(super) async fn lock_runners(
     ids.extend(input.leaving.iter().map(|leaving| leaving.runner.clone()));
     ids.extend(input.draining.iter().map(|(runner, ..)| runner.clone()));
     ids.extend(input.orders.iter().filter_map(Order::runner).map(str::to_owned));
-    ids.extend(silent.iter().cloned());
+    ids.extend(silent.cloned());
     let ids: Vec<String> = ids.into_iter().collect();
     store::runner::lock(tx, &ids).await
 }
@@ -85,6 +85,7 @@ pub(super) async fn pass(
     let concerned: BTreeSet<Uuid> = input.facts.iter().map(|fact| fact.task.task).collect();
     let concerned: Vec<Uuid> = concerned.into_iter().collect();
     work.take_tasks(store::task::lock(tx, &concerned).await?);
+    take_groups_of_slow_shards(tx, work, input).await?;
 
     let mut taken: HashMap<&str, Admission> = HashMap::new();
     for HelloInput { hello, session } in &input.hellos {
@@ -313,14 +314,29 @@ fn apply(work: &mut Work, fact: &Fact) -> Outcome {
     Outcome { counted: true, untaken: false, refused }
 }
 
-/// Records, once an attempt, that it takes long.
+/// Takes the groups in hand whose shards take long: others are told of the group, once.
+async fn take_groups_of_slow_shards(tx: &Tx, work: &mut Work, input: &Input) -> Result<(), store::Error> {
+    let slow = input.facts.iter().filter(|fact| matches!(fact.news, News::TakesLong));
+    let groups: BTreeSet<Uuid> = slow.filter_map(|fact| work.task(fact.task.task)?.group_id).collect();
+    if !groups.is_empty() {
+        work.take_tasks(store::task::lock(tx, &groups.into_iter().collect::<Vec<_>>()).await?);
+    }
+    Ok(())
+}
+
+/// Records, once an attempt, that it takes long, and has it told: of a shard by its group, for the first of them alone.
 fn warn(work: &mut Work, id: Uuid) {
     let now = work.now;
     let task = work.task(id).expect("the task is in hand");
     if task.state != TaskState::Running || task.warned_at.is_some() {
         return;
     }
-    let after = work.plan(task.job_id).task(task.node).warn_after.unwrap_or_default();
+    let (job, teller) = (task.job_id, task.group_id.unwrap_or(id));
+    let after = work.plan(job).task(task.node).warn_after.unwrap_or_default();
+    if work.task(teller).is_some_and(|teller| teller.warned_at.is_none()) {
+        work.slow(job, Some(teller));
+        work.note(teller).warned_at = Some(now);
+    }
     let row = work.note(id);
     row.warned_at = Some(now);
     row.reason = format!("runs longer than {}", span::format(after));

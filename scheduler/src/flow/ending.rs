@@ -12,10 +12,9 @@ use crate::{
     domain::{
         heartbeat::{EndReason, TaskResult},
         job, output,
-        pick::Class,
+        placement::{Class, anyone_left},
         policy::{self, Next, Policy, Why},
         task::{self, Circumstances, Counters, Decision, Ending, Event, Kind, TaskState},
-        turns,
     },
     store::{self, Tx, task::TaskRow},
 };
@@ -130,36 +129,34 @@ fn in_words(work: &Work, id: Uuid, counters: Counters, decision: &Decision, endi
 /// Whether a runner is there that may take the task, once that which has it is given up.
 fn others_left(work: &Work, id: Uuid) -> bool {
     let task = work.task(id).expect("the task is in hand");
-    Class::parse(&task.class).is_some_and(|mut class| {
-        class.turns.give_up(task.runner_id.as_deref().unwrap_or_default());
-        turns::anyone_left(&class, &work.present)
-    })
+    let left = Class::parse(&task.class).and_then(|class| class.give_up(task.runner_id.as_deref().unwrap_or_default()));
+    left.is_some_and(|class| anyone_left(&class, &work.present))
 }
 
 /// Lets every runner have its turn again: somebody runs the task once more.
 pub(super) fn begin_anew(work: &mut Work, id: Uuid) {
     let task = work.task(id).expect("the task is in hand");
-    let Some(mut class) = Class::parse(&task.class) else { return };
-    if class.turns.is_empty() && task.counters.tried == 0 {
+    let Some(class) = Class::parse(&task.class) else { return };
+    if !class.was_tried() && task.counters.tried == 0 {
         return;
     }
-    class.turns = turns::Turns::default();
     let row = work.note(id);
-    row.class = class.to_string();
+    row.class = class.anew().to_string();
     row.counters.tried = 0;
 }
 
 /// Where the next attempt may go.
 fn move_on(work: &mut Work, id: Uuid, next: Option<Next>) {
     let task = work.task(id).expect("the task is in hand");
-    let (Some(runner), Some(mut class)) = (task.runner_id.clone(), Class::parse(&task.class)) else { return };
-    match next {
-        Some(Next::Stay(_)) => class.turns.stay = Some(runner),
-        Some(Next::Elsewhere) => class.turns.give_up(&runner),
-        _ => return,
+    let (Some(runner), Some(class)) = (task.runner_id.clone(), Class::parse(&task.class)) else { return };
+    let class = match next {
+        Some(Next::Stay(_)) => Some(Class { stay: Some(runner), ..class }),
+        Some(Next::Elsewhere) => class.give_up(&runner),
+        _ => None,
+    };
+    if let Some(class) = class {
+        work.note(id).class = class.to_string();
     }
-    let row = work.note(id);
-    row.class = class.to_string();
 }
 
 /// Loses these dispatches. What was to end by itself when cut off has ended by now: its runner or the watchdog did it;

@@ -30,10 +30,12 @@ use super::{
     changes::Changes,
     courier::{self, Courier},
     order::{Order, OrderAnswer},
+    picker::Memory,
     plan::Plans,
     pulse::{Pulse, Seen},
     request,
     sessions::{self, Given, Heard, Sessions, ToEnd, Told},
+    sub_jobs::Handover,
     turn,
 };
 use crate::{
@@ -116,6 +118,8 @@ pub struct Settings {
     pub scheduler: Uuid,
     /// Where runners reach this scheduler.
     pub address: String,
+    /// Where services find a scheduler for their callbacks, such as `https://baton.example.com`.
+    pub public_url: String,
     /// How callbacks are carried out.
     pub courier: courier::Settings,
 }
@@ -184,6 +188,8 @@ struct Loop {
     waiters: bool,
     /// A job ended in the last turn: the next one looks who waited for that.
     job_ended: bool,
+    /// What the last turn left for the next.
+    handover: Handover,
     /// The time of the last turn, by the database and by this machine.
     clock: Option<(Timestamp, Instant)>,
     /// The clock of the database went back, or may have before this scheduler started.
@@ -198,7 +204,7 @@ struct Loop {
 
 impl Loop {
     fn new(settings: Settings, engine: Engine, inbox: mpsc::Receiver<Event>) -> Self {
-        let Settings { store, timing, scheduler, address, courier } = settings;
+        let Settings { store, timing, scheduler, address, public_url, courier } = settings;
         let courier = Courier::new(courier);
         let now = Instant::now();
         let clustered = store.is_clustered();
@@ -213,8 +219,11 @@ impl Loop {
                 timing,
                 scheduler,
                 plans: Plans::default(),
+                memory: Memory::default(),
                 backoff: courier.backoff(),
                 clustered,
+                public_url,
+                followed: None,
             }),
             sessions: Sessions::default(),
             pulse,
@@ -236,6 +245,7 @@ impl Loop {
             fire_at: None,
             waiters: false,
             job_ended: false,
+            handover: Handover::default(),
             clock: None,
             clock_set_back: true,
             drained: false,
@@ -425,6 +435,7 @@ impl Loop {
             sweep,
             fire,
             job_ended: std::mem::take(&mut self.job_ended),
+            handover: std::mem::take(&mut self.handover),
             clock_set_back: fire && std::mem::take(&mut self.clock_set_back),
             ..Input::default()
         };
@@ -476,6 +487,7 @@ impl Loop {
         let things = input.orders.len() + input.hellos.len() + input.facts.len();
         self.due = true;
         self.job_ended |= input.job_ended;
+        self.handover = input.handover.clone();
         self.fire_at = if input.fire { Some(now) } else { self.fire_at };
         self.clock_set_back |= input.clock_set_back;
         if input.look.is_some() {
@@ -678,20 +690,25 @@ impl Loop {
         if let Some(at) = output.next_wake.map(instant) {
             self.wake_at = Some(self.wake_at.map_or(at, |known| known.min(at)));
         }
-        let next_callback = output.next_callback.map(|next| next.map(instant));
-        self.deliveries.perform(&self.engine, input, output.claimed, next_callback);
+        if let Some(next) = output.next_callback {
+            self.deliveries.wait_for(next.0.map(instant));
+        }
+        self.deliveries.perform(&self.engine, input, output.claimed);
         if let Some(Agenda { due, waiters }) = output.agenda {
             self.fire_at = due.map(instant);
             self.waiters = waiters;
         }
+        self.waiters |= output.waits;
         self.watch_clock(output.now, read_at);
         if output.more_ahead {
             (self.clock_set_back, self.look_at) = (true, now);
         }
-        if output.job_ended && self.waiters {
+        if output.followed || (output.job_ended && self.waiters) {
             self.job_ended = true;
             self.due = true;
         }
+        self.due |= !output.handover.is_empty();
+        self.handover = output.handover;
         if output.more {
             self.look_at = now;
         }

@@ -51,6 +51,7 @@ pub(super) async fn pass(tx: &Tx, work: &mut Work) -> Result<(Vec<Uuid>, bool), 
         let plan = work.plan(id);
         let now = work.now;
         let row = work.job_mut(id).expect("the job is in hand");
+        let pin = row.pin.clone();
         let (from, to) = (row.expanded, row.tasks_total.min(row.expanded + budget));
         budget -= to - from;
         row.expanded = to;
@@ -63,7 +64,7 @@ pub(super) async fn pass(tx: &Tx, work: &mut Work) -> Result<(Vec<Uuid>, bool), 
                 kind,
                 group_id: None,
                 shard: None,
-                class: plan.class(node).to_owned(),
+                class: plan.class(node, pin.as_deref()),
             };
             work.new_task(new.row(&plan, now));
         }
@@ -74,7 +75,9 @@ pub(super) async fn pass(tx: &Tx, work: &mut Work) -> Result<(Vec<Uuid>, bool), 
         }
         row.state = row.state.after(job::Event::Expanded).expect("a created job can be expanded");
         row.started_at = Some(now);
-        row.deadline_at = plan.config.timeout.map(|timeout| now + timeout);
+        // A job that a task stands for may have less time than its definition gives it.
+        let own = plan.config.timeout.map(|timeout| now + timeout);
+        row.deadline_at = row.deadline_at.into_iter().chain(own).min();
         row.warn_at = plan.config.warn_after.map(|after| now + after);
         // A disabled task is skipped at once, whatever its gate.
         let open: Vec<(Uuid, u32)> = (0..to)

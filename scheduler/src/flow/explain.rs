@@ -3,13 +3,19 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use uuid::Uuid;
+
 use super::data::view;
 use crate::{
     domain::{
         definition::{OnFailure, TaskConfig},
-        explain::{self, Condition, Explanation, Facts, Owed, Parent, Queue, RunnerFacts, SchedulerFacts, ShardsOf},
+        explain::{
+            self, Condition, Earlier, Explanation, Facts, KeyFacts, Owed, Parent, Queue, RunnerFacts, SchedulerFacts,
+            ShardsOf, Waits,
+        },
         gate::Gate,
         job::JobState,
+        placement::{Class, Traits, rank},
         reference::{Name, Scope},
         runner::Signs,
         task::{Kind, TaskState},
@@ -33,6 +39,8 @@ const SCHEDULERS_MAX: u64 = 1_000;
 const VALUES_MAX: usize = 8;
 /// How many characters of such a value are shown.
 const VALUE_CHARS_MAX: usize = 60;
+/// How many tasks that hold a key are named.
+const HOLDERS_MAX: u32 = 10;
 /// How many tasks of a job an explanation leads to.
 const LEADS_MAX: u64 = 3;
 /// States in which a task is on its way: neither waiting for its gate nor ended.
@@ -48,22 +56,34 @@ pub async fn explain_task(
     task: &Task,
 ) -> Result<Explanation, store::Error> {
     let config = &definition.tasks[task.node as usize];
+    let child_id = task.child.as_ref().map(|child| short(child.id)).unwrap_or_default();
     let short = short_id(job);
     let nodes: HashMap<&str, u32> =
         definition.tasks.iter().zip(0..).map(|(task, node)| (task.name.as_str(), node)).collect();
     let now = store.now().await?;
     let queue = match task.state {
-        TaskState::Queued => store.place_in_queue(task.id, now).await?.map(|place| Queue {
-            class: place.class,
-            ahead: place.ahead,
-            more_ahead: place.more_ahead,
-        }),
+        TaskState::Queued => match store.place_in_queue(task.id, now).await? {
+            Some(read::Place { class, ahead, more_ahead }) => {
+                let holders = key(store, task, &class, now).await?;
+                Some(Queue { class, ahead, more_ahead, holders })
+            }
+            None => None,
+        },
         _ => None,
     };
     let runners = match task.state {
         TaskState::Queued => every_runner(store).await?,
         TaskState::Dispatched | TaskState::Terminating => runner_of(store, task).await?,
         _ => Vec::new(),
+    };
+    let earlier: Vec<Earlier> = match task.attempt {
+        0 | 1 => Vec::new(),
+        _ => store
+            .attempts(task.id)
+            .await?
+            .into_iter()
+            .map(|attempt| Earlier { number: attempt.number, runner: attempt.runner_id, reason: attempt.reason })
+            .collect(),
     };
     let mut facts = Facts {
         now: store.now().await?,
@@ -77,6 +97,7 @@ pub async fn explain_task(
             skip_cause: task.skip_cause,
             attempt: task.attempt,
             max_attempts: task.max_attempts,
+            earlier: &earlier,
             not_before: task.not_before,
             runner: task.runner_id.as_deref(),
             since: since(task),
@@ -87,6 +108,13 @@ pub async fn explain_task(
         parents: parents(store, job, definition, config, &nodes).await?,
         owed: if task.state == TaskState::Callback { owed(store, task).await? } else { Vec::new() },
         condition: None,
+        child: task.child.as_ref().map(|child| explain::Child {
+            id: &child_id,
+            name: &child.name,
+            state: child.state,
+            tasks_ended: child.tasks_ended,
+            tasks_total: child.tasks_total,
+        }),
         shards: shards(store, job, config, task).await?,
         queue,
         runners,
@@ -102,17 +130,43 @@ pub async fn explain_task(
     Ok(explain::explain(&facts))
 }
 
+/// Who holds the key that a task needs, and who waits for it before.
+async fn key(store: &Store, task: &Task, class: &Class, now: Timestamp) -> Result<KeyFacts, store::Error> {
+    let Some(limit) = &class.limit else { return Ok(KeyFacts::default()) };
+    let address = |(job, name): (uuid::Uuid, String)| format!("{}/{name}", short(job));
+    let (holders, held_by) = store.key_holders(&limit.key, HOLDERS_MAX).await?;
+    let own = rank(task.priority, task.queued_at.unwrap_or_default());
+    let first = store.first_for_key(&limit.key, task.id, now).await?.filter(|(rank, ..)| *rank < own);
+    Ok(KeyFacts {
+        holders,
+        held_by: held_by.into_iter().map(address).collect(),
+        first: first.map(|(_, at_once, job, name)| (address((job, name)), at_once)),
+    })
+}
+
 /// Explains a job.
 pub async fn explain_job(store: &Store, job: &Job, definition: &Definition) -> Result<Explanation, store::Error> {
     let ended_badly = [TaskState::Failed, TaskState::Terminated];
     let ahead = store.nodes_in(job.id, &ON_THE_WAY, LEADS_MAX).await?;
     let failed = store.nodes_in(job.id, &ended_badly, LEADS_MAX).await?;
+    let (mut live, mut standing) = (Vec::new(), None);
+    if job.waiting && job.state == JobState::Created {
+        live = store.live_jobs_of(job.config_id, LEADS_MAX).await?.into_iter().map(short).collect();
+        standing = Some(store.places(job.config_id, job.id).await?);
+    }
+    let live: Vec<&str> = live.iter().map(String::as_str).collect();
+    let waits = standing.map(
+        |(places, before)| {
+            if job.held { Waits::Place { places, before, live } } else { Waits::Turn { live } }
+        },
+    );
     let named = |nodes: Vec<u32>| nodes.iter().map(|node| definition.tasks[*node as usize].name.as_str()).collect();
     Ok(explain::explain_job(&explain::JobFacts {
         id: &short_id(job),
         name: &job.name,
         state: job.state,
         reason: &job.reason,
+        waits,
         stopping: job.stopping,
         since: match job.state {
             JobState::Created => Some(job.created_at),
@@ -145,7 +199,11 @@ async fn owed(store: &Store, task: &Task) -> Result<Vec<Owed>, store::Error> {
 
 /// The last 8 digits: the first ones of a UUID v7 tell the time, and are those of its neighbours.
 fn short_id(job: &Job) -> String {
-    job.id.simple().to_string().split_off(24)
+    short(job.id)
+}
+
+fn short(id: Uuid) -> String {
+    id.simple().to_string().split_off(24)
 }
 
 fn since(task: &Task) -> Option<Timestamp> {
@@ -265,7 +323,7 @@ async fn every_runner(store: &Store) -> Result<Vec<RunnerFacts>, store::Error> {
         .collect();
     let mut runners: Vec<RunnerFacts> = Vec::new();
     loop {
-        let after = runners.last().map(|runner| runner.id.clone());
+        let after = runners.last().map(|runner| runner.traits.id.clone());
         let page = store.runners(&BTreeMap::new(), after.as_deref(), PAGE).await?;
         runners.extend(page.rows.into_iter().map(|runner| runner_facts(runner, &schedulers)));
         if !page.more || runners.len() >= RUNNERS_MAX {
@@ -283,9 +341,12 @@ fn runner_facts(runner: read::Runner, schedulers: &HashMap<uuid::Uuid, Scheduler
             hold_until: runner.hold_until,
         },
         scheduler: runner.scheduler_id.and_then(|id| schedulers.get(&id).copied()),
-        id: runner.id,
-        labels: runner.labels,
-        capabilities: runner.capabilities,
+        traits: Traits {
+            id: runner.id,
+            labels: runner.labels,
+            capabilities: runner.capabilities,
+            version: runner.version,
+        },
         slots: runner.slots,
         slots_busy: runner.slots_busy,
         drained: runner.drained,

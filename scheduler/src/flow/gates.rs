@@ -5,9 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
 
 use super::{
+    batch::Context,
     data::Data,
     plan::Plan,
     shards::{self, Piece},
+    sub_jobs,
     work::Work,
 };
 use crate::{
@@ -15,6 +17,7 @@ use crate::{
         definition::{OnFailure, Split},
         gate::{self, End, Gate, Outcome, SkipCause},
         job::JobState,
+        placement::Traits,
         task::{Event, Kind, TaskState},
     },
     store::{self, Tx, task::TaskRow},
@@ -27,19 +30,22 @@ const WAVES_APART: u32 = 3;
 pub(super) const GROUP_OUTPUT_BYTES_MAX: usize = 1024 * 1024;
 
 /// Lets every end have its consequences, until nothing more ends. `opening` are tasks whose gates are open from the
-/// start.
+/// start. Returns whether some tasks that stand for a job are left to be given it.
 pub(super) async fn settle(
     tx: &Tx,
+    context: &mut Context,
     work: &mut Work,
     data: &mut Data,
     mut opening: Vec<Uuid>,
-) -> Result<(), store::Error> {
+) -> Result<bool, store::Error> {
     opening.extend(work.take_opening());
     let mut waves = 0;
+    let mut more = false;
     loop {
         work.let_go(tx).await?;
         open(tx, work, data, &opening).await?;
         opening.clear();
+        more |= sub_jobs::make(tx, context, work, data).await?;
         let wave = work.take_ended();
         if wave.is_empty() {
             break;
@@ -78,7 +84,7 @@ pub(super) async fn settle(
         }
     }
     work.end_jobs();
-    Ok(())
+    Ok(more)
 }
 
 /// Takes in hand whom the ends concern: groups of shards, children of tasks.
@@ -263,6 +269,7 @@ async fn open(tx: &Tx, work: &mut Work, data: &mut Data, opening: &[Uuid]) -> Re
         let task = work.task(id).expect("what opens is in hand").clone();
         let Some(job) = work.job(task.job_id).filter(|_| task.state == TaskState::Created) else { continue };
         let (state, stopping, plan) = (job.row.state, job.row.stopping, job.plan.clone());
+        let pin = job.row.pin.clone();
         let config = plan.task(task.node);
         if state != JobState::Running {
             work.happen(id, Event::Terminate, "its job is being terminated");
@@ -307,10 +314,8 @@ async fn open(tx: &Tx, work: &mut Work, data: &mut Data, opening: &[Uuid]) -> Re
                 let alive = store::runner::alive(tx).await?;
                 alive
                     .into_iter()
-                    .filter(|(runner, labels, capabilities)| {
-                        plan.pinned_class(task.node, runner).suits(runner, labels, capabilities)
-                    })
-                    .map(|(runner, ..)| Piece { item: runner.clone(), runner: Some(runner) })
+                    .filter(|runner| plan.pinned_class(task.node, pin.as_ref().unwrap_or(&runner.id)).suits(runner))
+                    .map(|Traits { id, .. }| Piece { item: id.clone(), runner: Some(id) })
                     .collect()
             }
         };

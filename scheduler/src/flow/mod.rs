@@ -1,5 +1,6 @@
 //! What happens: the engine and the stations of a task, in order.
 
+mod admission;
 mod audit;
 mod backfill;
 mod batch;
@@ -7,6 +8,7 @@ mod birth;
 mod calendars;
 mod callbacker;
 mod changes;
+mod completions;
 pub mod courier;
 mod data;
 mod dispatcher;
@@ -28,12 +30,14 @@ pub mod request;
 mod schedules;
 mod sessions;
 mod shards;
+mod sub_jobs;
 mod switch;
 #[cfg(test)]
 mod tests;
 mod transfer;
 mod trigger;
 mod turn;
+mod uses;
 mod work;
 
 pub use changes::Subscription as Changes;

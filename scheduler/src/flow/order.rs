@@ -3,7 +3,7 @@
 use uuid::Uuid;
 
 use super::request::{
-    Applied, Apply, Backfill, Caller, CancelBackfill, Delete, DeleteCalendar, Error, MarkTask, PutCalendar,
+    Applied, Apply, Backfill, Caller, CancelBackfill, Complete, Delete, DeleteCalendar, Error, MarkTask, PutCalendar,
     PutCalendars, Repaired, Rerun, Run, Switch, Terminate,
 };
 
@@ -13,6 +13,7 @@ pub(super) enum Order {
     Apply(Apply),
     Run(Run),
     Terminate(Terminate),
+    Complete(Complete),
     Rerun(Rerun),
     Mark(MarkTask),
     Delete(Delete),
@@ -50,6 +51,7 @@ impl Order {
     pub(super) fn job(&self) -> Option<Uuid> {
         match self {
             Self::Terminate(terminate) => Some(terminate.job_id),
+            Self::Complete(complete) => Some(complete.job_id),
             Self::Rerun(rerun) => Some(rerun.job_id),
             Self::Mark(mark) => Some(mark.job_id),
             _ => None,
@@ -79,6 +81,11 @@ impl Order {
         matches!(self, Self::DrainRunner { .. } | Self::DrainScheduler { .. })
     }
 
+    /// Whether the runner that waits, wherever its session is, has to hear of it.
+    pub(super) fn completes(&self) -> bool {
+        matches!(self, Self::Complete(_))
+    }
+
     /// Who asks for it, and by which method.
     pub(super) fn caller(&self) -> Option<(&'static str, &Caller)> {
         match self {
@@ -93,6 +100,8 @@ impl Order {
             Self::CancelBackfill(order) => Some(("CancelBackfill", &order.caller)),
             Self::PutCalendars(order) => Some(("PutCalendars", &order.caller)),
             Self::DeleteCalendar(order) => Some(("DeleteCalendar", &order.caller)),
+            // A token is good only once.
+            Self::Complete(_) => None,
             Self::DrainRunner { .. } | Self::DrainScheduler { .. } | Self::Resend(_) => None,
         }
     }
@@ -129,7 +138,9 @@ impl Order {
             | Self::Switch(_)
             | Self::DeleteCalendar(_)
             | Self::CancelBackfill(_) => OrderAnswer::Count(Err(error)),
-            Self::DrainRunner { .. } | Self::DrainScheduler { .. } | Self::Resend(_) => OrderAnswer::Done(Err(error)),
+            Self::Complete(_) | Self::DrainRunner { .. } | Self::DrainScheduler { .. } | Self::Resend(_) => {
+                OrderAnswer::Done(Err(error))
+            }
         }
     }
 }

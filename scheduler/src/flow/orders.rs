@@ -9,14 +9,15 @@ use super::{
     backfill,
     batch::Context,
     birth::{self, Cause, Kin},
-    calendars, callbacker,
+    calendars, callbacker, completions,
     data::Data,
     ending::{terminate_job, terminate_tasks},
     gates,
     order::{Order, OrderAnswer},
+    plan::Plan,
     repair,
     request::{Applied, Apply, Caller, Change, Delete, Error, Run, Terminate},
-    schedules, switch,
+    schedules, switch, uses,
     work::Work,
 };
 use crate::{
@@ -87,7 +88,7 @@ pub(super) async fn pass(
     data: &mut Data,
     orders: &[Order],
     claims: Vec<Option<Claim>>,
-    mut configs: Configs,
+    configs: &mut Configs,
 ) -> Result<Vec<OrderAnswer>, store::Error> {
     let mut answers: Vec<OrderAnswer> = Vec::with_capacity(orders.len());
     let mut events = Vec::new();
@@ -98,8 +99,8 @@ pub(super) async fn pass(
         };
         let answer = match claim {
             Claim::New => {
-                let before = Before::of(order, work, &configs);
-                let answer = carry_out(tx, context, work, data, order, &mut configs).await?;
+                let before = Before::of(order, work, configs);
+                let answer = carry_out(tx, context, work, data, order, configs).await?;
                 events.extend(before.events(order, &answer, work));
                 keep(tx, order, &answer).await?;
                 answer
@@ -157,13 +158,14 @@ async fn carry_out(
         Order::Apply(order) => OrderAnswer::Applied(apply(tx, work.now, order, configs).await?),
         Order::Run(order) => OrderAnswer::Job(run(tx, context, work, order, configs).await?),
         Order::Terminate(order) => OrderAnswer::Count(terminate(tx, work, order).await?),
+        Order::Complete(order) => OrderAnswer::Done(completions::complete(tx, work, order).await?),
         // A repair counts the whole graph anew: what ended in this turn has to have had its consequences.
         Order::Rerun(order) => {
-            gates::settle(tx, work, data, Vec::new()).await?;
+            gates::settle(tx, context, work, data, Vec::new()).await?;
             OrderAnswer::Repaired(repair::rerun(tx, work, order).await?)
         }
         Order::Mark(order) => {
-            gates::settle(tx, work, data, Vec::new()).await?;
+            gates::settle(tx, context, work, data, Vec::new()).await?;
             OrderAnswer::Repaired(repair::mark(tx, work, order).await?)
         }
         Order::Delete(order) => OrderAnswer::Count(delete(tx, work.now, order, configs).await?),
@@ -196,7 +198,7 @@ async fn apply(
     configs: &mut Configs,
 ) -> Result<Result<Vec<Applied>, Error>, store::Error> {
     let mut applied = Vec::with_capacity(order.configs.len());
-    let (mut changes, mut wrong) = (Vec::with_capacity(order.configs.len()), Vec::new());
+    let (mut changes, mut wrong) = (Vec::with_capacity(order.configs.len()), uses::check(tx, order).await?);
     for (definition, _) in &order.configs {
         let config = configs.get(&(definition.namespace.clone(), definition.name.clone()));
         match schedules::prepare(tx, config, definition, now).await? {
@@ -233,6 +235,7 @@ async fn apply(
                 .flat_map(|parent| graph.children(parent).iter().map(move |child| (parent, *child)))
                 .collect();
             store::config::insert_version(tx, config.id, config.version, definition, source, &edges, now).await?;
+            uses::write(tx, config.id, definition).await?;
         }
         schedules::write(tx, config.id, schedules).await?;
         let jobs_on_earlier_versions = store::config::live_jobs_before(tx, config.id, config.version).await?;
@@ -261,13 +264,40 @@ async fn run(
         }
         Err(error) => return Err(error),
     };
+    if let Some(runner) = &order.runner
+        && let Err(refusal) = may_run_on(tx, &plan, runner).await?
+    {
+        return Ok(Err(refusal));
+    }
     let Run { namespace, name, params, .. } = order;
     let kin =
         Kin { config: config.id, version: config.version, namespace: namespace.clone(), name: name.clone(), plan };
-    Ok(birth::bear(work, kin, params, Cause::Request).map_err(|wrong| {
+    Ok(birth::bear(work, kin, params, Cause::Request { pin: order.runner.clone() }).map_err(|wrong| {
         let invalid = wrong.into_iter().map(|param| (format!("params[{}]", param.name), param.message));
         Error::Invalid(invalid.collect())
     }))
+}
+
+/// Whether every task of a plan may be pinned to a runner that is there: what can never start is refused at once.
+async fn may_run_on(tx: &Tx, plan: &Plan, runner: &str) -> Result<Result<(), Error>, store::Error> {
+    let Some((traits, is_there)) = store::runner::one(tx, runner).await? else {
+        return Ok(Err(missing("runner", runner)));
+    };
+    if !is_there {
+        let message = format!("runner {runner} is offline; start it again, or run without naming a runner");
+        return Ok(Err(Error::Conflict { reason: "RUNNER_OFFLINE", message }));
+    }
+    let wrong = (0..).zip(&plan.tasks).find_map(|(node, task)| {
+        let mismatch = plan.pinned_class(node, runner).mismatch(&traits)?;
+        Some(format!("runner {runner} may not take task {:?}: {}", task.name, mismatch.why))
+    });
+    Ok(match wrong {
+        None => Ok(()),
+        Some(message) => {
+            let message = format!("{message}; name another runner, or run without naming one");
+            Err(Error::Conflict { reason: "RUNNER_UNSUITABLE", message })
+        }
+    })
 }
 
 /// Ends a job or a task: what waits is TERMINATED at once, what runs is TERMINATING until its processes are gone.
@@ -330,8 +360,12 @@ async fn delete(
     if configs.get(&name).is_none_or(|config| config.version == 0) {
         return Ok(Err(missing("job config", &order.name)));
     }
+    if let Some(refusal) = uses::in_the_way(tx, order).await? {
+        return Ok(Err(refusal));
+    }
     let config = configs.remove(&name).expect("it was just seen");
     store::config::delete(tx, config.id, now).await?;
+    store::uses::put(tx, config.id, &order.namespace, &[]).await?;
     store::schedule::remove_of(tx, config.id).await?;
     Ok(Ok(store::config::live_jobs_before(tx, config.id, u32::MAX >> 1).await?))
 }

@@ -1,11 +1,16 @@
 //! A queued task meets a runner that suits it.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::Arc,
+    time::Duration,
+};
 
 use uuid::Uuid;
 
 use super::{
     batch::{Context, Dispatch, IdleSession, Input, News, Output},
+    completions,
     data::Data,
     parked,
     plan::Plan,
@@ -13,17 +18,30 @@ use super::{
 };
 use crate::{
     domain::{
-        pick::{self, Candidate, Class, Offer},
+        completion,
+        placement::{self, Candidate, Class, Holders, Offer, Routing, Usage},
         task::{Event, TaskState},
     },
-    store::{self, Tx, job::JobRow, task::TaskRow},
+    store::{self, Tx, completion::Right, job::JobRow, task::TaskRow},
 };
 
-/// How many classes one pick looks at.
+/// How many classes one pick looks at. Of more, the next pick looks at the next ones.
 const CLASSES_MAX: u32 = 200;
+
+/// How soon to come back to keys that another scheduler has in its hands.
+pub(super) const KEYS_AGAIN: Duration = Duration::from_millis(5);
 
 /// How many tasks one pick gives out.
 const TASKS_MAX: usize = 1_000;
+
+/// What the picker of a scheduler remembers from one turn to the next. It is lost with the scheduler, and does no harm.
+#[derive(Debug, Default)]
+pub(super) struct Memory {
+    /// Who was given what.
+    usage: Usage,
+    /// The last class looked at, when there were more than one pick looks at.
+    cursor: String,
+}
 
 /// Gives queued tasks to idle slots, those that become idle in this very turn included. Returns whether tasks may be
 /// left that another scheduler could place.
@@ -42,42 +60,82 @@ pub(super) async fn pass(
     let mut sessions = input.idle.clone();
     free(&mut sessions, input, output);
     sessions.retain(|session| session.offer.idle > 0);
-    let names = store::task::queued_classes(tx, CLASSES_MAX).await?;
+    let mut names = next_classes(tx, &mut context.memory.cursor).await?;
+    // What stands for a job waits for its next attempt, and for no slot.
+    names.retain(|name| name != placement::SUB_JOB);
     if sessions.is_empty() || names.is_empty() {
         return Ok(!names.is_empty());
     }
     let offers: Vec<Offer> = sessions.iter().map(|session| session.offer.clone()).collect();
-    let (mut classes, mut candidates, mut tasks) = (Vec::new(), Vec::new(), Vec::new());
     let parked = context.plans.parked();
     let mut left = false;
+    let mut wanted: Vec<(Class, String, usize)> = Vec::new();
     for name in names {
         let Some(class) = Class::parse(&name) else { continue };
-        let room: usize = offers
-            .iter()
-            .filter(|offer| class.suits(&offer.runner, &offer.labels, &offer.capabilities))
-            .map(|offer| offer.idle)
-            .sum();
+        let room: usize = offers.iter().filter(|offer| class.suits(&offer.traits)).map(|offer| offer.idle).sum();
         if room == 0 {
             left = true;
+        } else {
+            wanted.push((class, name, room));
+        }
+    }
+    let mut keys = Keys::take(tx, &wanted).await?;
+    output.keys_busy = keys.busy;
+    let (mut classes, mut candidates, mut tasks) = (Vec::new(), Vec::new(), Vec::new());
+    for (class, name, room) in &wanted {
+        let room = keys.room(class, *room, &wanted);
+        if room == 0 {
             continue;
         }
         let room = u32::try_from(room.min(TASKS_MAX)).unwrap_or(u32::MAX);
-        for task in store::task::lock_queued(tx, &name, work.now, room, &parked).await? {
-            let queued_at = task.queued_at.unwrap_or_default();
-            candidates.push(Candidate { class: classes.len(), priority: task.priority, queued_at });
+        for task in store::task::lock_queued(tx, name, work.now, room, &parked).await? {
+            let chance = if class.routing == Routing::Random { Uuid::new_v4().as_u64_pair().1 } else { 0 };
+            candidates.push(Candidate {
+                class: classes.len(),
+                priority: task.priority,
+                queued_at: task.queued_at.unwrap_or_default(),
+                key: String::new(),
+                chance,
+            });
             tasks.push(task);
         }
-        classes.push(class);
+        classes.push(class.clone());
     }
-    let mut pairs = pick::assign(&classes, &candidates, &offers);
+    let mut jobs = HashMap::new();
+    if classes.iter().any(|class| class.routing == Routing::ConsistentHash) {
+        let keyed = |at: &usize| classes[candidates[*at].class].routing == Routing::ConsistentHash;
+        let keyed: Vec<usize> = (0..tasks.len()).filter(keyed).collect();
+        load(tx, context, work, data, keyed.iter().map(|at| &tasks[*at]), &mut jobs).await?;
+        let mut nowhere = BTreeSet::new();
+        for at in keyed {
+            let task = &tasks[at];
+            match jobs.get(&task.job_id).map(|(job, plan)| data.routing_key(job, plan, task)) {
+                Some(Ok(key)) => candidates[at].key = key,
+                Some(Err(reason)) => {
+                    output.unrenderable.push((task.reference(), task.job_id, reason));
+                    nowhere.insert(task.id);
+                }
+                // Its definition cannot be read.
+                None => drop(nowhere.insert(task.id)),
+            }
+        }
+        let mut keep = tasks.iter().map(|task| !nowhere.contains(&task.id));
+        candidates.retain(|_| keep.next().unwrap_or(true));
+        tasks.retain(|task| !nowhere.contains(&task.id));
+    }
+    let memory = &mut context.memory.usage;
+    let mut pairs = placement::assign(&classes, &candidates, &offers, &mut keys.holders, memory, work.now);
     pairs.truncate(TASKS_MAX);
-    left |= pairs.len() == TASKS_MAX || pairs.len() < tasks.len();
+    let placed: BTreeSet<usize> = pairs.iter().map(|(at, _)| *at).collect();
+    // Whoever waits for a key waits everywhere.
+    let elsewhere = |at: usize| !placed.contains(&at) && !keys.is_full(&classes[candidates[at].class]);
+    left |= pairs.len() == TASKS_MAX || (0..tasks.len()).any(elsewhere);
     output.more |= pairs.len() == TASKS_MAX;
     let chosen: Vec<(String, Uuid)> = {
         let mut chosen: Vec<usize> = pairs.iter().map(|(_, offer)| *offer).collect();
         chosen.sort_unstable();
         chosen.dedup();
-        chosen.into_iter().map(|offer| (offers[offer].runner.clone(), sessions[offer].session)).collect()
+        chosen.into_iter().map(|offer| (offers[offer].traits.id.clone(), sessions[offer].session)).collect()
     };
     if chosen.is_empty() {
         return Ok(left);
@@ -87,11 +145,11 @@ pub(super) async fn pass(
         drop_replaced(tx, chosen, &counting, output).await?;
     }
 
-    let jobs = jobs_of(tx, context, work, &tasks, &pairs).await?;
+    load(tx, context, work, data, pairs.iter().map(|(at, _)| &tasks[*at]), &mut jobs).await?;
     output.more |= context.plans.parked().len() > parked.len();
-    let planned = pairs.iter().filter_map(|(at, _)| Some((&tasks[*at], &*jobs.get(&tasks[*at].job_id)?.1)));
-    data.load_outputs(tx, planned).await?;
     let mut dispatched: Vec<TaskRow> = Vec::new();
+    let mut rights: Vec<Right> = Vec::new();
+    let mut holding = Vec::new();
     for (at, offer) in pairs {
         let session = &mut sessions[offer];
         if !counting.contains(&session.session) {
@@ -100,7 +158,9 @@ pub(super) async fn pass(
         }
         let mut task = tasks[at].clone();
         let Some((job, plan)) = jobs.get(&task.job_id) else { continue };
-        let spec = match data.spec(job, plan, &task, context.timing.self_stop_after(), None) {
+        let waits = plan.task(task.node).target.waits_for_callback();
+        let callback = waits.then(|| completions::issue(&context.public_url));
+        let spec = match data.spec(job, plan, &task, context.timing.self_stop_after(), callback) {
             Ok(spec) => spec,
             Err(reason) => {
                 output.unrenderable.push((task.reference(), task.job_id, reason));
@@ -111,10 +171,15 @@ pub(super) async fn pass(
         task.state = task.state.after(task.kind, Event::Picked).unwrap_or(TaskState::Dispatched);
         task.counters.lease += 1;
         task.counters.attempt = task.counters.attempt.max(1);
-        task.runner_id = Some(session.offer.runner.clone());
+        task.runner_id = Some(session.offer.traits.id.clone());
         task.slot = Some(slot);
         task.session_id = Some(session.session);
         task.dispatched_at = Some(work.now);
+        rights.extend(spec.callback.as_ref().map(|callback| Right {
+            token_hash: completion::hash(&callback.token),
+            task: task.reference(),
+            job_id: task.job_id,
+        }));
         output.dispatched.push(Dispatch {
             session: session.session,
             slot,
@@ -123,6 +188,9 @@ pub(super) async fn pass(
             warn_after: plan.task(task.node).warn_after,
             spec,
         });
+        if let Some(limit) = &classes[candidates[at].class].limit {
+            holding.push((task.id, limit));
+        }
         dispatched.push(task);
     }
     let rows: Vec<&TaskRow> = dispatched.iter().collect();
@@ -130,7 +198,98 @@ pub(super) async fn pass(
     if written != rows.len() as u64 {
         return Err(store::Error::Missed { asked: rows.len() as u64, written });
     }
+    store::completion::insert(tx, &rights, work.now).await?;
+    store::concurrency::hold(tx, &holding).await?;
     Ok(left)
+}
+
+/// The classes to look at. Where there are too many for one pick, they have their turns: nothing waits for ever because of
+/// how it is spelt.
+async fn next_classes(tx: &Tx, cursor: &mut String) -> Result<Vec<String>, store::Error> {
+    let mut names = store::task::queued_classes(tx, cursor, CLASSES_MAX).await?;
+    if !cursor.is_empty() && names.len() < CLASSES_MAX as usize {
+        let first = store::task::queued_classes(tx, "", CLASSES_MAX - u32::try_from(names.len()).unwrap_or(0)).await?;
+        names.extend(first.into_iter().filter(|name| *name <= *cursor));
+    }
+    *cursor = if names.len() < CLASSES_MAX as usize { String::new() } else { names[names.len() - 1].clone() };
+    Ok(names)
+}
+
+/// The keys that the classes in hand need: locked, and then counted. A pick without any costs nothing.
+#[derive(Debug, Default)]
+struct Keys {
+    locked: BTreeSet<String>,
+    holders: BTreeMap<String, Holders>,
+    /// Another scheduler has some of them.
+    busy: bool,
+}
+
+impl Keys {
+    async fn take(tx: &Tx, wanted: &[(Class, String, usize)]) -> Result<Self, store::Error> {
+        let keys: BTreeSet<String> =
+            wanted.iter().filter_map(|(class, ..)| Some(class.limit.as_ref()?.key.clone())).collect();
+        let locked = store::concurrency::lock(tx, &keys).await?;
+        let holders = store::concurrency::holders(tx, &locked).await?;
+        Ok(Self { busy: locked.len() < keys.len(), locked, holders })
+    }
+
+    /// How many tasks of a class there may be room for, where there are so many slots. When another class of the same key
+    /// is admitted, the first of this one is asked for all the same: nobody must overtake it.
+    fn room(&self, class: &Class, slots: usize, wanted: &[(Class, String, usize)]) -> usize {
+        let Some(limit) = &class.limit else { return slots };
+        if !self.locked.contains(&limit.key) {
+            return 0;
+        }
+        let held = self.holders.get(&limit.key).copied().unwrap_or_default();
+        let mut others = wanted.iter().filter_map(|(class, ..)| class.limit.as_ref());
+        if !others.any(|other| other.key == limit.key && held.admits(other.at_once)) {
+            return 0;
+        }
+        slots.min((held.bound(limit.at_once).saturating_sub(held.count) as usize).max(1))
+    }
+
+    /// Whether tasks of a class wait for their key.
+    fn is_full(&self, class: &Class) -> bool {
+        class.limit.as_ref().is_some_and(|limit| {
+            let held = self.holders.get(&limit.key).copied().unwrap_or_default();
+            !held.admits(limit.at_once)
+        })
+    }
+}
+
+/// Loads the jobs of tasks, as far as they are not there and their definitions can be read: from the turn's hands, else from
+/// the database, for what never changes. And what the templates of those tasks name.
+async fn load(
+    tx: &Tx,
+    context: &mut Context,
+    work: &Work,
+    data: &mut Data,
+    tasks: impl Iterator<Item = &TaskRow> + Clone,
+    jobs: &mut HashMap<Uuid, (JobRow, Arc<Plan>)>,
+) -> Result<(), store::Error> {
+    let mut absent = Vec::new();
+    for task in tasks.clone() {
+        let id = task.job_id;
+        if jobs.contains_key(&id) || absent.contains(&id) {
+            continue;
+        }
+        match work.job(id) {
+            Some(job) if parked::is_parked(job) => {}
+            Some(job) => {
+                jobs.insert(id, (job.row.clone(), job.plan.clone()));
+            }
+            None => absent.push(id),
+        }
+    }
+    for row in store::job::facts(tx, &absent).await? {
+        match context.plans.get(tx, row.job_config_id, row.version).await {
+            Ok(plan) => drop(jobs.insert(row.id, (row, plan))),
+            // It is laid aside by the next look, which has its lock.
+            Err(store::Error::Unreadable { .. }) => context.plans.park(row.id),
+            Err(error) => return Err(error),
+        }
+    }
+    data.load_outputs(tx, tasks.filter_map(|task| Some((task, &*jobs.get(&task.job_id)?.1)))).await
 }
 
 /// Sessions that were replaced elsewhere are dropped: a dead stream that looks idle must not be offered again and again
@@ -164,38 +323,4 @@ fn free(sessions: &mut [IdleSession], input: &Input, output: &Output) {
             sessions[*at].offer.idle += 1;
         }
     }
-}
-
-/// The jobs of the tasks to be given out, without those whose definition cannot be read: from the turn's hands, else from the database, for what never changes.
-async fn jobs_of(
-    tx: &Tx,
-    context: &mut Context,
-    work: &Work,
-    tasks: &[TaskRow],
-    pairs: &[(usize, usize)],
-) -> Result<HashMap<Uuid, (JobRow, Arc<Plan>)>, store::Error> {
-    let mut jobs = HashMap::new();
-    let mut absent = Vec::new();
-    for (at, _) in pairs {
-        let id = tasks[*at].job_id;
-        if jobs.contains_key(&id) || absent.contains(&id) {
-            continue;
-        }
-        match work.job(id) {
-            Some(job) if parked::is_parked(job) => {}
-            Some(job) => {
-                jobs.insert(id, (job.row.clone(), job.plan.clone()));
-            }
-            None => absent.push(id),
-        }
-    }
-    for row in store::job::facts(tx, &absent).await? {
-        match context.plans.get(tx, row.job_config_id, row.version).await {
-            Ok(plan) => drop(jobs.insert(row.id, (row, plan))),
-            // It is laid aside by the next look, which has its lock.
-            Err(store::Error::Unreadable { .. }) => context.plans.park(row.id),
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(jobs)
 }

@@ -11,14 +11,12 @@ use uuid::Uuid;
 use crate::{
     domain::{
         callback::Event,
-        definition::{JobConfig, OnFailure, Target, TaskConfig, TriggerRule},
+        definition::{JobConfig, OnFailure, SubJob, Target, TaskConfig, TriggerRule},
         graph::Graph,
-        pick::Class,
+        placement::{self, Class},
         policy::{self, Policy},
         schedule::Zone,
-        selector::Selector,
         template,
-        turns::Turns,
     },
     store::{self, Tx, job::JobRow},
 };
@@ -46,8 +44,8 @@ pub(super) struct Plan {
     pub tells: bool,
     /// The node of each name.
     nodes: HashMap<String, u32>,
-    /// What a runner must have, by node.
-    classes: Vec<String>,
+    /// What a runner must have, by node, and its text.
+    classes: Vec<(Class, String)>,
     /// The nodes that the templates of a node name, by node; `None` for a node without templates.
     named: Vec<Option<Vec<u32>>>,
     /// Why the definition cannot be read by this version: what is here is its shape alone, names and edges.
@@ -67,9 +65,14 @@ impl Plan {
         let classes = tasks
             .iter()
             .map(|task| {
-                let capability = task.target.capability().to_owned();
-                let selector = Selector::new(task.match_labels.clone());
-                Class { capability, pin: None, turns: Turns::default(), selector }.to_string()
+                if matches!(task.target, Target::Job(_)) {
+                    // Whatever the defaults ask of a runner: it needs none.
+                    return (Class::of(task.target.capability()), placement::SUB_JOB.to_owned());
+                }
+                let (capability, namespace) = (task.target.capability(), &row.definition.namespace);
+                let class = task.placement.class(capability, &task.match_labels, namespace, task.concurrency.as_ref());
+                let text = class.to_string();
+                (class, text)
             })
             .collect();
         let transfers = tasks.iter().any(|task| policy::of(task).on_failure.transfers());
@@ -105,7 +108,7 @@ impl Plan {
             nodes: tasks.iter().zip(0..).map(|(task, node)| (task.name.clone(), node)).collect(),
             task_config_ids: row.task_config_ids,
             graph,
-            classes: vec![String::new(); tasks.len()],
+            classes: vec![Default::default(); tasks.len()],
             named: vec![None; tasks.len()],
             tasks,
             unreadable: Some(problem),
@@ -155,19 +158,24 @@ impl Plan {
         callbacks.iter().any(|callback| callback.blocking && callback.events.contains(&event))
     }
 
-    /// What a runner must have to take a task of a node.
-    pub(super) fn class(&self, node: u32) -> &str {
-        &self.classes[node as usize]
+    /// What a runner must have to take a task of a node, if only this one may.
+    pub(super) fn class(&self, node: u32, pin: Option<&str>) -> String {
+        match pin {
+            None => self.classes[node as usize].1.clone(),
+            Some(runner) => self.pinned_class(node, runner).to_string(),
+        }
     }
 
-    /// What the one runner must have that may take a shard pinned to it.
+    /// What the one runner must have that may take a task pinned to it.
     pub(super) fn pinned_class(&self, node: u32, runner: &str) -> Class {
-        let task = self.task(node);
-        Class {
-            capability: task.target.capability().to_owned(),
-            pin: Some(runner.to_owned()),
-            turns: Turns::default(),
-            selector: Selector::new(task.match_labels.clone()),
+        Class { pin: Some(runner.to_owned()), ..self.classes[node as usize].0.clone() }
+    }
+
+    /// The job that a node stands for, if it does.
+    pub(super) fn sub_job(&self, node: u32) -> Option<&SubJob> {
+        match &self.task(node).target {
+            Target::Job(job) => Some(job),
+            _ => None,
         }
     }
 
@@ -182,14 +190,15 @@ impl Plan {
     }
 }
 
-/// The nodes that the templates of what a task runs name.
+/// The nodes that the templates name of what a task runs and is routed by.
 fn named(task: &TaskConfig, nodes: &HashMap<String, u32>) -> Option<Vec<u32>> {
     let texts: Vec<&String> = match &task.target {
         Target::Command(argv) => argv.iter().collect(),
         Target::Shell(_) => Vec::new(),
+        Target::Job(job) => job.params.values().collect(),
         Target::Http(http) => http.texts().map(|(_, text)| text).collect(),
     };
-    let texts = texts.into_iter().chain(task.env.values());
+    let texts = texts.into_iter().chain(task.env.values()).chain([&task.placement.routing_key]);
     let mut templates = texts.filter(|text| template::is_template(text)).peekable();
     templates.peek()?;
     let names = templates.flat_map(|text| template::tasks_named(text));

@@ -62,6 +62,8 @@ pub struct Run {
     pub name: String,
     /// Values for its parameters.
     pub params: BTreeMap<String, String>,
+    /// The one runner that may take its tasks; `None` for any that suits.
+    pub runner: Option<String>,
 }
 
 /// Asks to end a job or one task of it.
@@ -162,7 +164,29 @@ pub struct Delete {
     pub namespace: String,
     /// The config's name.
     pub name: String,
+    /// Although others name it.
+    pub force: bool,
 }
+
+/// Asks to complete a task that waits for its callback.
+#[derive(Debug, Clone)]
+pub struct Complete {
+    /// What is kept of the token.
+    pub token_hash: String,
+    /// The job of the task that it belongs to.
+    pub job_id: Uuid,
+    /// Whether the work failed.
+    pub failed: bool,
+    /// What later tasks may read, as a task would write it to `BATON_OUTPUT`.
+    pub output: String,
+    /// What happened, in words.
+    pub message: String,
+}
+
+/// The reason of a refusal: the token was used before.
+pub const TOKEN_USED: &str = "TOKEN_USED";
+/// The reason of a refusal: the attempt that the token belongs to is over.
+pub const ATTEMPT_OVER: &str = "ATTEMPT_OVER";
 
 /// Why the engine did not do what was asked.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -175,8 +199,8 @@ pub enum Error {
         /// What was asked for.
         name: String,
     },
-    /// It was there, and retention removed it.
-    #[error("{kind} {name:?} is not kept any more: retention removed it, or is about to")]
+    /// It was there, and is not kept any more.
+    #[error("{kind} {name:?} is not kept any more, or not all of it")]
     Expired {
         /// "job".
         kind: &'static str,

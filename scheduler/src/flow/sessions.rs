@@ -4,7 +4,8 @@
 //! the hellos of the runners.
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet, VecDeque},
+    collections::{HashMap, HashSet, VecDeque},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -14,8 +15,8 @@ use uuid::Uuid;
 use super::batch::{Fact, IdleSession, News};
 use crate::domain::{
     command::{Command, Disconnect, DisconnectReason, Down},
-    heartbeat::{self, Answer, Drain, EndReason, Frame, Held, Reading, SlotReport, SlotStatus, TaskRef},
-    pick::Offer,
+    heartbeat::{self, Answer, Drain, EndReason, Frame, Held, Hello, Reading, SlotReport, SlotStatus, TaskRef},
+    placement::{Offer, Traits},
     task::Ending,
     timing::Timing,
 };
@@ -68,8 +69,7 @@ struct HeldTask {
 pub(super) struct Session {
     pub id: Uuid,
     pub runner: String,
-    labels: BTreeMap<String, String>,
-    capabilities: Vec<String>,
+    traits: Arc<Traits>,
     slots: Vec<Slot>,
     out: mpsc::Sender<Down>,
     seq: u64,
@@ -156,11 +156,11 @@ pub(super) struct ToEnd {
 impl Session {
     pub(super) fn new(opening: Opening) -> Self {
         let Opening { id, hello, out, first_seq, drained } = opening;
+        let Hello { runner_id, labels, capabilities, version, .. } = hello;
         Self {
             id,
-            runner: hello.runner_id,
-            labels: hello.labels,
-            capabilities: hello.capabilities,
+            runner: runner_id.clone(),
+            traits: Arc::new(Traits { id: runner_id, labels, capabilities, version }),
             slots: (0..hello.slots).map(|_| Slot::Unknown).collect(),
             out,
             seq: 0,
@@ -577,12 +577,7 @@ impl Sessions {
             }
             offered.push(IdleSession {
                 session: id,
-                offer: Offer {
-                    runner: session.runner.clone(),
-                    labels: session.labels.clone(),
-                    capabilities: session.capabilities.clone(),
-                    idle: idle.len(),
-                },
+                offer: Offer { traits: session.traits.clone(), slots: session.slots.len(), idle: idle.len() },
                 // The lowest slot goes first.
                 slots: idle.into_iter().rev().collect(),
             });

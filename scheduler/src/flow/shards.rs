@@ -38,13 +38,11 @@ pub(super) fn split(work: &mut Work, group: Uuid, pieces: Vec<Piece>) -> Vec<Uui
         work.happen(group, Event::ShardsEnded { enough: true }, "it had no items");
         return Vec::new();
     }
+    let pin = work.job(job_id).and_then(|job| job.row.pin.clone());
     let max_parallel = plan.task(node).shards.as_ref().map_or(0, |shards| shards.max_parallel);
     let open = if max_parallel == 0 { count } else { max_parallel };
     for (index, piece) in (0..).zip(pieces) {
-        let class = match &piece.runner {
-            Some(runner) => plan.pinned_class(node, runner).to_string(),
-            None => plan.class(node).to_owned(),
-        };
+        let class = plan.class(node, piece.runner.as_deref().or(pin.as_deref()));
         let id = if let Some(&id) = known.get(&index) {
             repair::run_again(work, id);
             let row = work.edit(id);

@@ -1,17 +1,22 @@
 //! The engine with a runner played by the test, on each database.
 
+mod after_jobs;
 mod backfills;
 mod callbacks;
 mod clocks;
+mod completions;
 mod explain;
 mod firing;
 mod graphs;
+mod limits;
 mod locks;
 mod parked;
+mod placement;
 mod policies;
 mod races;
 mod repair;
 mod schedules;
+mod sub_jobs;
 mod switches;
 
 use std::{collections::BTreeMap, time::Duration};
@@ -43,6 +48,18 @@ struct Scene {
     engine: Engine,
 }
 
+/// What an engine is started with: a scheduler of its own on this store, with a beat so long that nothing is lost by it.
+fn settings(store: store::Store, address: &str) -> Settings {
+    Settings {
+        store,
+        timing: Timing::from_beat(Duration::from_secs(10), Duration::from_secs(10)),
+        scheduler: Uuid::now_v7(),
+        address: address.to_owned(),
+        public_url: format!("http://{address}"),
+        courier: super::courier::Settings::default(),
+    }
+}
+
 impl Scene {
     async fn on_each_database() -> Vec<Self> {
         Self::on_each_database_with(&super::courier::Settings::default()).await
@@ -51,14 +68,8 @@ impl Scene {
     async fn on_each_database_with(courier: &super::courier::Settings) -> Vec<Self> {
         let mut scenes = Vec::new();
         for world in testing::worlds().await {
-            let settings = Settings {
-                store: world.store.clone(),
-                timing: Timing::from_beat(Duration::from_secs(10), Duration::from_secs(10)),
-                scheduler: Uuid::now_v7(),
-                address: "127.0.0.1:7420".to_owned(),
-                courier: courier.clone(),
-            };
-            let (engine, _) = Engine::start(settings);
+            let settings = settings(world.store.clone(), "127.0.0.1:7420");
+            let (engine, _) = Engine::start(Settings { courier: courier.clone(), ..settings });
             scenes.push(Self { world, engine });
         }
         scenes
@@ -75,7 +86,8 @@ impl Scene {
 
     async fn run_as(&self, request_id: &str) -> Uuid {
         let caller = Caller { request_id: request_id.into(), ..Caller::default() };
-        let order = Run { caller, namespace: "default".into(), name: "job".into(), params: BTreeMap::new() };
+        let order =
+            Run { caller, namespace: "default".into(), name: "job".into(), params: BTreeMap::new(), runner: None };
         self.engine.run(order).await.unwrap()
     }
 

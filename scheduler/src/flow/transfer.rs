@@ -7,11 +7,10 @@ use uuid::Uuid;
 use super::{ending::cut, work::Work};
 use crate::{
     domain::{
-        pick::Class,
+        placement::{Class, Outlook, outlook},
         task::{Event, TaskState},
         time::{Timestamp, micros},
         timing::Timing,
-        turns::{Outlook, outlook},
     },
     store::{self, Tx},
 };
@@ -32,8 +31,8 @@ pub(super) struct Stranded {
 /// Looks for tasks that wait in vain. Where no task was ever transferred it is one question, about classes.
 pub(super) async fn stranded(tx: &Tx, timing: &Timing) -> Result<Stranded, store::Error> {
     let mut stranded = Stranded::default();
-    let mut classes = store::task::queued_classes(tx, CLASSES_MAX).await?;
-    classes.retain(|class| Class::parse(class).is_some_and(|class| !class.turns.is_empty()));
+    let mut classes = store::task::queued_classes(tx, "", CLASSES_MAX).await?;
+    classes.retain(|class| Class::parse(class).is_some_and(|class| class.was_tried()));
     if classes.is_empty() {
         return Ok(stranded);
     }
@@ -71,13 +70,13 @@ pub(super) async fn pass(tx: &Tx, timing: &Timing, work: &mut Work, stranded: &S
         match outlook(&class, &present) {
             Outlook::Waits => {}
             Outlook::Free => {
-                class.turns.stay = None;
+                class.stay = None;
                 let row = work.note(id);
                 row.class = class.to_string();
                 row.counters.tried = 0;
             }
             Outlook::NoneLeft => {
-                let given_up: Vec<&str> = class.turns.given_up.iter().map(String::as_str).collect();
+                let given_up: Vec<&str> = class.spent.iter().map(String::as_str).collect();
                 let reason =
                     format!("{}; no runner is left to transfer to, given up on {}", task.reason, given_up.join(", "));
                 work.happen(id, Event::GivenUp, cut(&reason));

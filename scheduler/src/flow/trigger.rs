@@ -4,6 +4,8 @@
 //! schedulers, and through a crash at any moment, one fire makes one job. A schedule that cannot be understood is laid
 //! aside with its reason and holds up no other.
 
+mod after_jobs;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -13,6 +15,7 @@ use std::{
 use tracing::{error, info, warn};
 use uuid::Uuid;
 
+use self::after_jobs::Round;
 use super::{
     birth::{self, Cause, Kin},
     calendars::Calendars,
@@ -53,6 +56,7 @@ const CLOCK_TOLERANCE: Duration = Duration::from_secs(2);
 pub(super) struct Claims {
     schedules: Vec<Ready>,
     held: Vec<Config>,
+    rounds: Vec<Round>,
     calendars: Calendars,
     changed: Vec<(String, String, i64)>,
     /// There may be more of them.
@@ -102,6 +106,7 @@ pub(super) async fn claim(
         claimed.extend(store::schedule::claim_released(tx, SCHEDULES_MAX).await?);
         claims.held = store::schedule::claim_held(tx, HELD_MAX).await?;
         claims.held.retain(|config| !except.contains(&config.id));
+        claims.rounds = after_jobs::claim(tx, plans, except).await?;
     }
     if search.calendars {
         claims.changed = store::calendar::pending(tx, CALENDARS_MAX).await?;
@@ -146,6 +151,13 @@ pub(super) async fn claim(
     Ok(claims)
 }
 
+impl Claims {
+    /// The configs that are locked by them.
+    pub(super) fn configs(&self) -> impl Iterator<Item = Uuid> {
+        self.held.iter().map(|config| config.id).chain(self.schedules.iter().map(|ready| ready.config.id))
+    }
+}
+
 /// The jobs that this turn must lock for its claims. The configs are locked: nobody makes more.
 pub(super) async fn jobs_of(tx: &Tx, claims: &Claims) -> Result<Vec<Uuid>, store::Error> {
     let mut configs: Vec<Uuid> = claims.held.iter().map(|config| config.id).collect();
@@ -154,17 +166,19 @@ pub(super) async fn jobs_of(tx: &Tx, claims: &Claims) -> Result<Vec<Uuid>, store
         .iter()
         .filter(|ready| ready.plan.as_ref().is_ok_and(|plan| matches!(plan.config.overlap(), Overlap::Replace)));
     configs.extend(replacing.map(|ready| ready.config.id));
+    configs.extend(claims.rounds.iter().filter_map(Round::replacing));
     store::schedule::live_jobs(tx, &configs).await
 }
 
 /// Decides what was claimed.
 pub(super) async fn pass(tx: &Tx, work: &mut Work, claims: Claims) -> Result<(), store::Error> {
-    let Claims { schedules, held, calendars, changed, .. } = claims;
-    if schedules.is_empty() && held.is_empty() && changed.is_empty() {
+    let Claims { schedules, held, rounds, calendars, changed, .. } = claims;
+    if schedules.is_empty() && held.is_empty() && rounds.is_empty() && changed.is_empty() {
         return Ok(());
     }
     let mut configs: BTreeSet<Uuid> = held.iter().map(|config| config.id).collect();
     configs.extend(schedules.iter().map(|ready| ready.config.id));
+    configs.extend(rounds.iter().map(Round::config));
     let configs: Vec<Uuid> = configs.into_iter().collect();
     let mut live = store::schedule::live(tx, &configs).await?;
     for job in work.newborn().filter(|job| job.row.backfill_id.is_none()) {
@@ -174,10 +188,13 @@ pub(super) async fn pass(tx: &Tx, work: &mut Work, claims: Claims) -> Result<(),
         begin_next(work, config.id, live.entry(config.id).or_default());
     }
 
+    let mut missed = Vec::new();
+    after_jobs::pass(tx, work, rounds, &mut live, &mut missed).await?;
+
     let now = work.now;
     let mut rows: Vec<ScheduleRow> = Vec::with_capacity(schedules.len());
     let mut decided = Vec::with_capacity(schedules.len());
-    let (mut anew, mut uses, mut missed) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut anew, mut uses) = (Vec::new(), Vec::new());
     for ready in schedules {
         let mut row = ready.row.clone();
         match ready.decide(&mut row, &calendars, now) {
@@ -421,7 +438,7 @@ fn miss(row: &mut ScheduleRow, missed: &mut Vec<MissedRow>, fires: Missed, reaso
 /// Ends the jobs that a newer fire replaces: what lives is terminated, what waits gives way.
 async fn make_room(tx: &Tx, work: &mut Work, jobs: &[Uuid], live: &mut Live) -> Result<(), store::Error> {
     for &job in jobs {
-        if work.job(job).is_some_and(|job| job.row.waiting) {
+        if work.job(job).is_some_and(|job| job.row.waiting && !job.row.held) {
             skip(work, job, overlap::Reason::Replaced);
         } else {
             ending::terminate_job(tx, work, job, "replaced by a newer fire", None).await?;
@@ -438,7 +455,8 @@ fn begin_next(work: &mut Work, config: Uuid, live: &mut Live) {
     }
     let mut waiting: Vec<(Option<Timestamp>, Uuid)> = work
         .jobs()
-        .filter(|job| job.row.job_config_id == config && job.row.waiting && job.row.state == JobState::Created)
+        .filter(|job| job.row.job_config_id == config && job.row.waiting && !job.row.held)
+        .filter(|job| job.row.state == JobState::Created)
         .map(|job| (job.row.fire_time, job.row.id))
         .collect();
     waiting.sort_unstable();
@@ -453,7 +471,10 @@ fn begin_next(work: &mut Work, config: Uuid, live: &mut Live) {
         };
         match may {
             Ok(()) => {
-                work.job_mut(id).expect("the job is in hand").waiting = false;
+                let row = work.job_mut(id).expect("the job is in hand");
+                // From now on it waits for a place, where there are only so many.
+                row.held = plan.config.max_active_jobs.is_some();
+                row.waiting = row.held;
                 live.active += 1;
                 return;
             }

@@ -13,15 +13,15 @@ use tracing::debug;
 use uuid::Uuid;
 
 use super::{
-    backfill,
+    admission, backfill,
     batch::{Agenda, Context, Input, Output, Reset},
-    callbacker,
+    callbacker, completions,
     data::Data,
     dispatcher, expander, gates,
     order::Order,
     orders, picker,
     plan::Plans,
-    reaper, transfer, trigger,
+    reaper, sub_jobs, transfer, trigger, uses,
     work::Work,
 };
 use crate::{domain::task::TaskState, store};
@@ -40,6 +40,7 @@ pub(super) async fn within(limit: Duration, context: &mut Context, input: &Input
     };
     if outcome.is_err() {
         context.plans = Plans::default();
+        context.followed = None;
     }
     outcome
 }
@@ -50,8 +51,12 @@ async fn run(context: &mut Context, input: &Input) -> Result<Output, store::Erro
     let mut output = Output::default();
 
     let claims = orders::claim(&tx, &input.orders).await?;
-    let configs = orders::lock_configs(&tx, &input.orders, &claims).await?;
+    if input.orders.iter().any(uses::concerned) {
+        store::uses::lock(&tx).await?;
+    }
+    let mut configs = orders::lock_configs(&tx, &input.orders, &claims).await?;
     let mut fires = trigger::Claims::default();
+    let mut places = admission::Claims::default();
     let mut more_due = false;
     let reschedules = input.orders.iter().any(Order::reschedules);
     if input.fire {
@@ -61,6 +66,9 @@ async fn run(context: &mut Context, input: &Input) -> Result<Output, store::Erro
             trigger::Search { released: input.job_ended || look, calendars: look, ahead: input.clock_set_back };
         fires = trigger::claim(&tx, &mut context.plans, search, &except).await?;
         more_due = fires.more;
+        if search.released {
+            places = admission::claim(&tx).await?;
+        }
         output.more_ahead = fires.more_ahead;
         output.more |= fires.more_outdated;
     }
@@ -69,20 +77,32 @@ async fn run(context: &mut Context, input: &Input) -> Result<Output, store::Erro
     if input.fire && (input.job_ended || input.look.is_some()) {
         backfills = backfill::claim(&tx, &mut context.plans).await?;
     }
+    let mut locked: BTreeSet<Uuid> = fires.configs().chain(backfills.configs()).chain(places.configs()).collect();
 
     let mut silent = Vec::new();
     if input.sweep.is_some() {
         silent = reaper::silent(&tx, &context.timing).await?;
     }
-    let runners = dispatcher::lock_runners(&tx, input, &silent).await?;
+    let mut stranded = reaper::Stranded::default();
+    if input.sweep.is_some() {
+        stranded = reaper::stranded(&tx, &context.timing).await?;
+    }
+    let runners = dispatcher::lock_runners(&tx, input, silent.iter().chain(&stranded.runners)).await?;
 
     let mut wanted: BTreeSet<Uuid> = input.facts.iter().map(|fact| fact.job_id).collect();
     wanted.extend(input.orders.iter().filter_map(Order::job));
     let held = dispatcher::survey(&tx, input, &silent).await?;
     wanted.extend(&held.jobs);
-    let mut stranded = transfer::Stranded::default();
+    let mut moving = transfer::Stranded::default();
     wanted.extend(callbacker::jobs_of(input));
     wanted.extend(trigger::jobs_of(&tx, &fires).await?);
+    wanted.extend(&input.handover.newborn);
+    let families = sub_jobs::claim(&tx, &input.handover, input.look.is_some()).await?;
+    output.more |= families.more;
+    wanted.extend(sub_jobs::jobs_of(&tx, &families).await?);
+    wanted.extend(places.jobs());
+    wanted.extend(stranded.jobs());
+    let mut alarms = Vec::new();
     let mut laid_aside = BTreeSet::new();
     if input.look.is_some() {
         laid_aside = context.plans.take_parked();
@@ -91,13 +111,16 @@ async fn run(context: &mut Context, input: &Input) -> Result<Output, store::Erro
         output.more |= left.len() == expander::JOBS_MAX as usize;
         wanted.extend(left);
         wanted.extend(reaper::late_jobs(&tx).await?);
-        stranded = transfer::stranded(&tx, &context.timing).await?;
-        wanted.extend(&stranded.jobs);
+        moving = transfer::stranded(&tx, &context.timing).await?;
+        wanted.extend(&moving.jobs);
+        alarms = reaper::late_tasks(&tx).await?;
+        output.more |= alarms.len() == reaper::ALARMS_MAX as usize;
+        wanted.extend(alarms.iter().filter_map(|(_, job)| *job));
     }
     let wanted: Vec<Uuid> = wanted.into_iter().collect();
     let rows = store::job::lock(&tx, &wanted).await?;
 
-    let now = store::scheduler::now(&tx).await?;
+    let (now, followed) = store::scheduler::moment(&tx).await?;
     output.now = now;
     output.read_at = Some(Instant::now());
     let mut work = Work::new(now);
@@ -116,18 +139,33 @@ async fn run(context: &mut Context, input: &Input) -> Result<Output, store::Erro
     }
     let mut data = Data::default();
 
-    output.orders = orders::pass(&tx, context, &mut work, &mut data, &input.orders, claims, configs).await?;
+    output.orders = orders::pass(&tx, context, &mut work, &mut data, &input.orders, claims, &mut configs).await?;
+    locked.extend(configs.values().map(|config| config.id));
     trigger::pass(&tx, &mut work, fires).await?;
     output.more |= backfill::pass(&tx, &mut work, backfills).await?;
+    admission::pass(&tx, &mut work, &places, &locked).await?;
     dispatcher::pass(&tx, context, &mut work, input, &runners, &held, &mut output).await?;
-    reaper::pass(&tx, context, &mut work, input.sweep, &silent, &runners, &mut output).await?;
-    transfer::pass(&tx, &context.timing, &mut work, &stranded).await?;
+    reaper::overdue(&tx, &mut work, &alarms).await?;
+    reaper::pass(&tx, context, &mut work, input.sweep, &silent, &stranded, &runners, &mut output).await?;
+    transfer::pass(&tx, &context.timing, &mut work, &moving).await?;
     callbacker::pass(&tx, context, &mut work, input).await?;
+    sub_jobs::pass(&tx, context, &mut work, &families).await?;
     let (opening, more) = expander::pass(&tx, &mut work).await?;
     output.more |= more;
-    gates::settle(&tx, &mut work, &mut data, opening).await?;
-    output.job_ended = work.ended_a_job() || work.proved_gone();
+    output.more |= gates::settle(&tx, context, &mut work, &mut data, opening).await?;
+    output.handover = work.handover();
+    output.waits = work.newborn().any(|job| job.row.waiting);
+    // Who was born outside the lock of its config asks for a place in the next turn.
+    output.job_ended = work.ended_a_job()
+        || work.proved_gone()
+        || work.held_jobs(true).any(|job| !locked.contains(&job.job_config_id));
     output.changed = work.write(&tx).await?;
+    if !work.finished().is_empty() && followed.or(context.followed) != Some(false) {
+        output.followed = store::after_jobs::note(&tx, work.finished()).await? > 0;
+    }
+    if !context.clustered && (reschedules || context.followed.is_none()) {
+        context.followed = Some(store::after_jobs::any(&tx).await?);
+    }
     if input.callbacks_room > 0 && (input.callbacks_due || work.has_told()) {
         callbacker::claim(&tx, context, now, input.callbacks_room, &mut output).await?;
     }
@@ -152,8 +190,13 @@ async fn run(context: &mut Context, input: &Input) -> Result<Output, store::Erro
             .min(),
         Some(_) => store::task::next_not_before(&tx, now).await?,
     };
+    if output.keys_busy {
+        let again = now + picker::KEYS_AGAIN;
+        output.next_wake = Some(output.next_wake.map_or(again, |next| next.min(again)));
+    }
     if let Some(sessions) = &input.look {
         output.resets.extend(store::task::terminating_in(&tx, sessions).await?.iter().filter_map(Reset::of));
+        output.resets.extend(completions::to_tell(&tx, sessions).await?);
         if input.in_doubt {
             output.doubtful = store::task::dispatched_in(&tx, sessions).await?.iter().filter_map(Reset::of).collect();
         }
@@ -169,7 +212,10 @@ async fn run(context: &mut Context, input: &Input) -> Result<Output, store::Erro
     }
     output.more |= input.orders.iter().any(Order::goes_on);
     let drains = input.orders.iter().any(Order::is_drain);
-    if context.clustered && (left || elsewhere || drains) {
+    // The next look tells the runner that waited; so does that of the scheduler that holds its session.
+    let completes = input.orders.iter().any(Order::completes);
+    output.more |= completes;
+    if context.clustered && (left || elsewhere || drains || completes) {
         store::scheduler::wake_others(&tx).await?;
     }
     tx.commit().await?;

@@ -11,21 +11,24 @@ use std::{
 use uuid::Uuid;
 
 use self::outbox::Outbox;
-use super::{parked, plan::Plan};
+use super::{parked, plan::Plan, sub_jobs::Handover};
 use crate::{
     domain::{
         gate::{Parents, SkipCause},
         heartbeat::TaskRef,
         job::{self, JobState},
+        origin::Trigger,
+        placement::{self, Present},
         repair::Hand,
         task::{Counters, Event, Kind, TaskState},
         time::Timestamp,
-        turns::Present,
     },
     store::{
         self, Tx,
+        after_jobs::{Finished, Source},
         attempt::AttemptRow,
         job::JobRow,
+        sub_job::Place,
         task::{Changed, TaskRow},
     },
 };
@@ -68,6 +71,9 @@ pub(super) struct Work {
     tasks: HashMap<Uuid, TaskWork>,
     nodes: HashMap<(Uuid, u32), Uuid>,
     ended: Vec<Uuid>,
+    childless: Vec<Uuid>,
+    finished: Vec<Finished>,
+    sources: Vec<(Uuid, Uuid, Vec<Source>)>,
     opening: Vec<Uuid>,
     /// Groups that a person reopened in this turn.
     reopened: BTreeSet<Uuid>,
@@ -87,6 +93,9 @@ impl Work {
             tasks: HashMap::new(),
             nodes: HashMap::new(),
             ended: Vec::new(),
+            childless: Vec::new(),
+            finished: Vec::new(),
+            sources: Vec::new(),
             opening: Vec::new(),
             reopened: BTreeSet::new(),
             attempts: Vec::new(),
@@ -111,14 +120,22 @@ impl Work {
         self.jobs.get(&job).is_some_and(parked::is_parked)
     }
 
-    /// Takes a job in hand that is born in this turn.
-    pub(super) fn new_job(&mut self, row: JobRow, plan: Arc<Plan>) {
+    /// Takes a job in hand that is born in this turn. Where only so many jobs of its config may run, whether there is a
+    /// place for it is decided under the lock of the config, whoever lets it be born.
+    pub(super) fn new_job(&mut self, mut row: JobRow, plan: Arc<Plan>) {
+        row.held = !row.waiting && plan.config.max_active_jobs.is_some();
+        row.waiting |= row.held;
         self.jobs.insert(row.id, JobWork { row, plan, is_new: true, seen: None, touched: true });
     }
 
     /// The jobs born in this turn.
     pub(super) fn newborn(&self) -> impl Iterator<Item = &JobWork> {
         self.jobs.values().filter(|job| job.is_new)
+    }
+
+    /// The jobs in hand that wait for a place, the oldest first: those born in this turn, or the others.
+    pub(super) fn held_jobs(&self, is_new: bool) -> impl Iterator<Item = &JobRow> {
+        self.jobs.values().filter(move |job| job.is_new == is_new && job.row.held).map(|job| &job.row)
     }
 
     /// The jobs of a config in hand that have not ended.
@@ -303,6 +320,8 @@ impl Work {
             row.ended_at = Some(now);
             row.session_id = None;
             self.ended.push(id);
+        } else if state == TaskState::Queued && row.class == placement::SUB_JOB {
+            self.childless.push(id);
         }
     }
 
@@ -329,6 +348,51 @@ impl Work {
         }
     }
 
+    /// The jobs that FINISHED in this turn.
+    pub(super) fn finished(&self) -> &[Finished] {
+        &self.finished
+    }
+
+    /// Keeps after which jobs a job of a config was made.
+    pub(super) fn made_after(&mut self, job: Uuid, config: Uuid, sources: Vec<Source>) {
+        self.sources.push((job, config, sources));
+    }
+
+    /// Has a task be given a child in this turn.
+    pub(super) fn ask_for_child(&mut self, id: Uuid) {
+        self.childless.push(id);
+    }
+
+    /// The tasks that stand for a job and were QUEUED since this was asked last.
+    pub(super) fn take_childless(&mut self) -> Vec<Uuid> {
+        let mut childless = std::mem::take(&mut self.childless);
+        childless.sort_unstable();
+        childless.dedup();
+        childless
+    }
+
+    /// How many jobs that tasks stand for were born in this turn.
+    pub(super) fn born_of_tasks(&self) -> usize {
+        self.newborn().filter(|job| job.row.trigger == Trigger::SubJob).count()
+    }
+
+    /// What this turn leaves for the next: jobs that were born for tasks, tasks whose child ended, and tasks whose child is
+    /// to be ended.
+    pub(super) fn handover(&self) -> Handover {
+        let of_tasks = self.newborn().filter(|job| job.row.trigger == Trigger::SubJob);
+        let newborn = of_tasks.map(|job| job.row.id).collect();
+        let ended = self.jobs.values().filter(|job| job.touched && job.row.state.is_terminal());
+        let ended = ended.filter_map(|job| {
+            let parent = job.row.parent?;
+            parent.task.map(|(task, _)| Place { job: parent.job, task })
+        });
+        let ending = self.tasks.values().filter(|task| {
+            task.touched && task.row.state == TaskState::Terminating && task.row.class == placement::SUB_JOB
+        });
+        let ending = ending.map(|task| Place { job: task.row.job_id, task: task.row.id });
+        Handover { newborn, places: ended.chain(ending).collect() }
+    }
+
     /// What ended since this was asked last.
     pub(super) fn take_ended(&mut self) -> Vec<Uuid> {
         std::mem::take(&mut self.ended)
@@ -352,6 +416,10 @@ impl Work {
             }
             row.state = next;
             row.ended_at = Some(now);
+            if next == JobState::Finished {
+                let (job, namespace, name) = (row.id, row.namespace.clone(), row.name.clone());
+                self.finished.push(Finished { job, namespace, name, ended_at: now });
+            }
             job.touched = true;
         }
     }
@@ -376,6 +444,9 @@ impl Work {
         let new_jobs: Vec<&JobRow> = self.jobs.values().filter(|job| job.is_new).map(|job| &job.row).collect();
         for slice in new_jobs.chunks(ROWS_MAX) {
             store::job::insert(tx, slice).await?;
+        }
+        for (job, config, sources) in &self.sources {
+            store::after_jobs::record(tx, *job, *config, sources).await?;
         }
         let mut new_tasks: Vec<&TaskRow> =
             self.tasks.values().filter(|task| task.seen.is_none()).map(|task| &task.row).collect();
@@ -402,6 +473,10 @@ impl Work {
         for slice in noted.chunks(ROWS_MAX) {
             store::attempt::note(tx, slice).await?;
         }
+        let alarms = self.alarms();
+        for slice in alarms.chunks(ROWS_MAX) {
+            store::alarm::set(tx, slice).await?;
+        }
         for slice in self.attempts.chunks(ROWS_MAX) {
             store::attempt::archive(tx, slice).await?;
         }
@@ -416,6 +491,17 @@ impl Work {
         self.tell(tx).await?;
         let touched = self.jobs.values().filter(|job| job.touched).map(|job| job.row.id).collect();
         Ok(touched)
+    }
+
+    /// When the tasks that begin to wait for a runner will have waited for too long. Most may wait for ever.
+    fn alarms(&self) -> Vec<(Uuid, Timestamp)> {
+        let queued = self.tasks.values().filter(|task| task.touched && task.row.state == TaskState::Queued);
+        queued
+            .filter_map(|TaskWork { row, .. }| {
+                let timeout = self.jobs[&row.job_id].plan.task(row.node).queue_timeout?;
+                Some((row.id, row.queued_at? + timeout))
+            })
+            .collect()
     }
 }
 
@@ -456,7 +542,7 @@ impl NewTask {
             reason: String::new(),
             skip_cause: None,
             counters: Counters { attempt: 0, lease: 0, deaths: 0, refusals: 0, tried: 0, not_before: Timestamp(0) },
-            priority: plan.task(self.node).priority,
+            priority: plan.task(self.node).priority.unwrap_or_default(),
             class: self.class,
             runner_id: None,
             slot: None,

@@ -1,10 +1,10 @@
 //! Acts on jobs, runners and schedulers.
 
 use baton::v1::{
-    DrainRunnerRequest, DrainRunnerResponse, DrainSchedulerRequest, DrainSchedulerResponse, Job, MarkRequest,
-    MarkResponse, RerunRequest, RerunResponse, ResumeRunnerRequest, ResumeRunnerResponse, ResumeSchedulerRequest,
-    ResumeSchedulerResponse, RunRequest, RunResponse, Runner, Scheduler, TerminateRequest, TerminateResponse,
-    command_service_server::CommandService,
+    CompleteTaskRequest, CompleteTaskResponse, DrainRunnerRequest, DrainRunnerResponse, DrainSchedulerRequest,
+    DrainSchedulerResponse, Job, MarkRequest, MarkResponse, RerunRequest, RerunResponse, ResumeRunnerRequest,
+    ResumeRunnerResponse, ResumeSchedulerRequest, ResumeSchedulerResponse, RunRequest, RunResponse, Runner, Scheduler,
+    TerminateRequest, TerminateResponse, command_service_server::CommandService,
 };
 use tonic::{Request, Response, Status, async_trait};
 use uuid::Uuid;
@@ -36,6 +36,7 @@ impl Commands {
             namespace: namespace.clone(),
             name: request.name,
             params: convert::sorted(request.params),
+            runner: Some(request.runner_id).filter(|runner| !runner.is_empty()),
         };
         match self.0.engine.run(run).await {
             Ok(id) => Ok(RunResponse { job: Some(self.job(id).await?) }),
@@ -103,6 +104,13 @@ impl CommandService for Commands {
 
     async fn terminate(&self, request: Request<TerminateRequest>) -> Result<Response<TerminateResponse>, Status> {
         Ok(Response::new(self.end(request.into_inner()).await?))
+    }
+
+    async fn complete_task(
+        &self,
+        request: Request<CompleteTaskRequest>,
+    ) -> Result<Response<CompleteTaskResponse>, Status> {
+        Ok(Response::new(self.0.complete_task(request.into_inner()).await?))
     }
 
     async fn rerun(&self, request: Request<RerunRequest>) -> Result<Response<RerunResponse>, Status> {

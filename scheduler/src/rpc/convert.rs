@@ -3,6 +3,7 @@
 pub(super) mod callbacks;
 mod failures;
 pub(super) mod http;
+mod placement;
 pub(super) mod schedules;
 
 use std::{
@@ -15,11 +16,12 @@ use baton::v1;
 use super::status::Violation;
 use crate::{
     domain::{
-        definition::{JobConfig, Shards, Split, Target, TaskConfig, TaskDefaults, TriggerRule},
+        definition::{JobConfig, Shards, Split, SubJob, Target, TaskConfig, TaskDefaults, TriggerRule},
         explain::{Check, Explanation, Standing},
         gate::SkipCause,
         job::JobState,
         origin::Trigger,
+        placement::Class,
         runner::RunnerState,
         scheduler::SchedulerState,
         task::{Kind, TaskState},
@@ -124,6 +126,7 @@ fn read_states<T: Copy>(
 
 pub(crate) fn job(job: read::Job) -> v1::Job {
     let parent_task = job.parent.and_then(|parent| parent.task);
+    let after = job.led.after.into_iter();
     v1::Job {
         id: job.id.to_string(),
         namespace: job.namespace,
@@ -150,7 +153,17 @@ pub(crate) fn job(job: read::Job) -> v1::Job {
         parent_job_id: job.parent.map(|parent| parent.job.to_string()).unwrap_or_default(),
         parent_task_id: parent_task.map(|(task, _)| task.to_string()).unwrap_or_default(),
         parent_attempt: parent_task.map_or(0, |(_, attempt)| attempt),
+        parent_job_name: job.led.parent_name,
+        parent_task_name: job.led.parent_task,
+        parent_shard_index: job.led.parent_shard,
+        after: after.map(|source| v1::SourceJob { job_id: source.id.to_string(), name: source.name }).collect(),
+        runner_id: job.pin.unwrap_or_default(),
     }
+}
+
+/// The kinds of triggers that a filter names.
+pub(crate) fn read_triggers(field: &str, triggers: &[i32]) -> Result<Vec<Trigger>, Vec<Violation>> {
+    read_states(field, triggers, &Trigger::ALL, |one| trigger(one).into())
 }
 
 fn trigger(trigger: Trigger) -> v1::TriggerKind {
@@ -176,6 +189,9 @@ pub(crate) fn task(task: read::Task) -> v1::Task {
         Some(SkipCause::UpstreamFailed) => v1::SkipCause::UpstreamFailed,
     };
     let shard_states = task.shard_states.into_iter();
+    let child = task.child;
+    let Class { stay, spent, .. } = task.class.unwrap_or_default();
+    let stay = stay.filter(|_| task.state == TaskState::Queued);
     v1::Task {
         id: task.id.to_string(),
         job_id: task.job_id.to_string(),
@@ -210,6 +226,11 @@ pub(crate) fn task(task: read::Task) -> v1::Task {
         attempts: Vec::new(),
         stdout_bytes: task.stdout_bytes,
         stderr_bytes: task.stderr_bytes,
+        child_job_id: child.as_ref().map(|child| child.id.to_string()).unwrap_or_default(),
+        child_job_state: child.as_ref().map_or(v1::JobState::Unspecified, |child| job_state(child.state)).into(),
+        child_job_name: child.map(|child| child.name).unwrap_or_default(),
+        stays_on_runner_id: stay.unwrap_or_default(),
+        given_up_runner_ids: spent.into_iter().collect(),
     }
 }
 
@@ -320,11 +341,14 @@ pub(crate) fn job_config(config: &JobConfig) -> v1::JobConfig {
         task_defaults: (!none).then(|| v1::TaskDefaults {
             timeout: defaults.timeout.map(duration),
             retry: defaults.retry.as_ref().map(failures::retry),
-            runner: selector(&defaults.match_labels),
+            runner: placement::selector(&defaults.match_labels, &defaults.placement),
             env: unsorted(&defaults.env),
             working_dir: defaults.working_dir.clone(),
             trigger_rule: trigger_rule(defaults.trigger_rule).into(),
             on_failure: failures::on_failure(defaults.on_failure).into(),
+            queue_timeout: defaults.queue_timeout.map(duration),
+            concurrency: defaults.concurrency.as_ref().map(placement::concurrency),
+            priority: defaults.priority.unwrap_or_default(),
             when_cut_off: failures::when_cut_off(defaults.when_cut_off).into(),
             warn_after: defaults.warn_after.map(duration),
         }),
@@ -334,6 +358,8 @@ pub(crate) fn job_config(config: &JobConfig) -> v1::JobConfig {
         overlap: schedules::overlap(config.overlap).into(),
         queue_limit: config.queue_limit.unwrap_or_default(),
         start_deadline: config.start_deadline.map(duration),
+        after_jobs: config.after_jobs.clone(),
+        max_active_jobs: config.max_active_jobs.unwrap_or_default(),
         warn_after: config.warn_after.map(duration),
         callbacks: config.callbacks.iter().map(callbacks::callback).collect(),
     }
@@ -343,6 +369,9 @@ pub(crate) fn task_config(task: &TaskConfig) -> v1::TaskConfig {
     let target = match &task.target {
         Target::Command(argv) => v1::task_config::Target::Command(v1::CommandTarget { argv: argv.clone() }),
         Target::Shell(script) => v1::task_config::Target::Shell(script.clone()),
+        Target::Job(job) => {
+            v1::task_config::Target::Job(v1::JobTarget { name: job.name.clone(), params: unsorted(&job.params) })
+        }
         Target::Http(target) => v1::task_config::Target::Http(http::target(target)),
     };
     v1::TaskConfig {
@@ -353,7 +382,7 @@ pub(crate) fn task_config(task: &TaskConfig) -> v1::TaskConfig {
         needs: task.needs.clone(),
         shards: task.shards.as_ref().map(shards),
         timeout: task.timeout.map(duration),
-        runner: selector(&task.match_labels),
+        runner: placement::selector(&task.match_labels, &task.placement),
         retry: task.retry.as_ref().map(failures::retry),
         trigger_rule: trigger_rule(task.trigger_rule).into(),
         when: task.when.clone(),
@@ -362,6 +391,8 @@ pub(crate) fn task_config(task: &TaskConfig) -> v1::TaskConfig {
         warn_after: task.warn_after.map(duration),
         enabled: task.enabled,
         priority: task.priority,
+        queue_timeout: task.queue_timeout.map(duration),
+        concurrency: task.concurrency.as_ref().map(placement::concurrency),
         callbacks: task.callbacks.iter().map(callbacks::callback).collect(),
     }
 }
@@ -374,10 +405,6 @@ fn shards(shards: &Shards) -> v1::Shards {
     };
     let min_success_percent = Some(shards.min_success_percent).filter(|percent| *percent != 100);
     v1::Shards { count, items, one_per_runner, max_parallel: shards.max_parallel, min_success_percent }
-}
-
-fn selector(labels: &BTreeMap<String, String>) -> Option<v1::RunnerSelector> {
-    (!labels.is_empty()).then(|| v1::RunnerSelector { match_labels: unsorted(labels) })
 }
 
 fn trigger_rule(rule: Option<TriggerRule>) -> v1::TriggerRule {
@@ -403,14 +430,19 @@ pub(crate) fn read_job_config(field: &str, config: v1::JobConfig) -> Result<JobC
     let mut reader = Reader::default();
     let defaults = config.task_defaults.unwrap_or_default();
     let inside = format!("{field}.task_defaults");
+    let (match_labels, placement) = reader.selector(&format!("{inside}.runner"), defaults.runner);
     let task_defaults = TaskDefaults {
         timeout: reader.duration(format!("{inside}.timeout"), defaults.timeout),
         retry: reader.retry(&format!("{inside}.retry"), defaults.retry),
-        match_labels: sorted(defaults.runner.unwrap_or_default().match_labels),
+        match_labels,
         env: sorted(defaults.env),
         working_dir: defaults.working_dir,
         trigger_rule: reader.trigger_rule(format!("{inside}.trigger_rule"), defaults.trigger_rule),
         on_failure: reader.on_failure(format!("{inside}.on_failure"), defaults.on_failure),
+        placement,
+        queue_timeout: reader.duration(format!("{inside}.queue_timeout"), defaults.queue_timeout),
+        concurrency: defaults.concurrency.map(placement::read_concurrency),
+        priority: Some(defaults.priority).filter(|priority| *priority != 0),
         when_cut_off: reader.when_cut_off(format!("{inside}.when_cut_off"), defaults.when_cut_off),
         warn_after: reader.duration(format!("{inside}.warn_after"), defaults.warn_after),
     };
@@ -436,6 +468,8 @@ pub(crate) fn read_job_config(field: &str, config: v1::JobConfig) -> Result<JobC
         overlap,
         queue_limit: Some(config.queue_limit).filter(|limit| *limit > 0),
         start_deadline: reader.duration(format!("{field}.start_deadline"), config.start_deadline),
+        after_jobs: config.after_jobs,
+        max_active_jobs: Some(config.max_active_jobs).filter(|limit| *limit > 0),
         callbacks,
     };
     if reader.violations.is_empty() { Ok(config) } else { Err(reader.violations) }
@@ -452,12 +486,16 @@ impl Reader {
         let target = match task.target {
             Some(v1::task_config::Target::Command(command)) => Target::Command(command.argv),
             Some(v1::task_config::Target::Shell(script)) => Target::Shell(script),
+            Some(v1::task_config::Target::Job(job)) => {
+                Target::Job(SubJob { name: job.name, params: sorted(job.params) })
+            }
             Some(v1::task_config::Target::Http(target)) => Target::Http(Box::new(self.http(field, target))),
             None => {
-                self.refuse(field, "says nothing to run: one of command, shell, http must be set");
+                self.refuse(field, "says nothing to run: one of command, shell, http, job must be set");
                 Target::default()
             }
         };
+        let (match_labels, placement) = self.selector(&format!("{field}.runner"), task.runner);
         TaskConfig {
             name: task.name,
             target,
@@ -466,7 +504,7 @@ impl Reader {
             needs: task.needs,
             shards: task.shards.and_then(|shards| self.shards(&format!("{field}.shards"), shards)),
             timeout: self.duration(format!("{field}.timeout"), task.timeout),
-            match_labels: sorted(task.runner.unwrap_or_default().match_labels),
+            match_labels,
             retry: self.retry(&format!("{field}.retry"), task.retry),
             trigger_rule: self.trigger_rule(format!("{field}.trigger_rule"), task.trigger_rule),
             when: task.when,
@@ -475,6 +513,9 @@ impl Reader {
             warn_after: self.duration(format!("{field}.warn_after"), task.warn_after),
             enabled: task.enabled,
             priority: task.priority,
+            placement,
+            queue_timeout: self.duration(format!("{field}.queue_timeout"), task.queue_timeout),
+            concurrency: task.concurrency.map(placement::read_concurrency),
             callbacks: self.callbacks(&format!("{field}.callbacks"), task.callbacks),
         }
     }
@@ -519,7 +560,7 @@ mod tests {
     use crate::domain::{
         callback::Event,
         definition::{
-            Callback, Http, OnFailure, Overlap, Redirects, Retry, Schedule, WhenCutOff,
+            Callback, Concurrency, Http, OnFailure, Overlap, Redirects, Retry, Schedule, WhenCutOff,
             callback::{Action, Email, StartJob, Webhook},
         },
         schedule::{After, Misfire, RuleSpec, Spec},
@@ -616,10 +657,18 @@ mod tests {
             when_cut_off: Some(WhenCutOff::Stop),
             warn_after: Some(Duration::from_secs(7)),
             enabled: Some(false),
-            priority: -7,
+            priority: Some(-7),
+            placement: placement::full(),
+            queue_timeout: Some(Duration::from_mins(9)),
+            concurrency: Some(Concurrency { key: "db".to_owned(), limit: 2 }),
             callbacks: full_callbacks(),
         });
         tasks.push(TaskConfig { name: "ask".to_owned(), target: full_http(), ..TaskConfig::default() });
+        tasks.push(TaskConfig {
+            name: "sub".to_owned(),
+            target: Target::Job(SubJob { name: "other".to_owned(), params: labels.clone() }),
+            ..TaskConfig::default()
+        });
         JobConfig {
             namespace: "data".to_owned(),
             name: "etl".to_owned(),
@@ -634,6 +683,10 @@ mod tests {
                 working_dir: "d".to_owned(),
                 trigger_rule: Some(TriggerRule::AllDone),
                 on_failure: Some(OnFailure::Stop),
+                placement: placement::full(),
+                queue_timeout: Some(Duration::from_mins(8)),
+                concurrency: Some(Concurrency { key: "api".to_owned(), limit: 7 }),
+                priority: Some(9),
                 when_cut_off: Some(WhenCutOff::Continue),
                 warn_after: Some(Duration::from_secs(8)),
             },
@@ -643,6 +696,8 @@ mod tests {
             overlap: Some(Overlap::Queue),
             queue_limit: Some(3),
             start_deadline: Some(Duration::from_secs(90)),
+            after_jobs: vec!["before".to_owned()],
+            max_active_jobs: Some(4),
             warn_after: Some(Duration::from_secs(9)),
             callbacks: full_callbacks(),
         }
@@ -670,6 +725,11 @@ mod tests {
         config.tasks[0].target = None;
         config.tasks[1].trigger_rule = 99;
         config.tasks[2].on_failure = 77;
+        config.tasks[4].runner = Some(v1::RunnerSelector {
+            routing: 88,
+            match_expressions: vec![v1::LabelExpression { operator: 66, ..v1::LabelExpression::default() }],
+            ..v1::RunnerSelector::default()
+        });
         if let Some(v1::task_config::Target::Http(http)) = &mut config.tasks[12].target {
             http.redirects = 66;
             http.read_timeout = Some(prost_types::Duration { seconds: 0, nanos: -1 });
@@ -687,6 +747,8 @@ mod tests {
                 "config.tasks[1].trigger_rule",
                 "config.tasks[2].on_failure",
                 "config.tasks[3].shards",
+                "config.tasks[4].runner.match_expressions[0].operator",
+                "config.tasks[4].runner.routing",
                 "config.timeout"
             ]
         );

@@ -252,9 +252,11 @@ fn disconnect(disconnect: Disconnect) -> v1::Disconnect {
 
 fn run_spec(spec: RunSpec, timing: &Timing) -> v1::RunSpec {
     let target = match spec.target {
-        Target::Command(argv) => v1::run_spec::Target::Command(v1::CommandTarget { argv }),
-        Target::Shell(script) => v1::run_spec::Target::Shell(script),
-        Target::Http(http) => v1::run_spec::Target::Http(convert::http::target(&http)),
+        Target::Command(argv) => Some(v1::run_spec::Target::Command(v1::CommandTarget { argv })),
+        Target::Shell(script) => Some(v1::run_spec::Target::Shell(script)),
+        // Never given out; a runner would refuse it.
+        Target::Job(_) => None,
+        Target::Http(http) => Some(v1::run_spec::Target::Http(convert::http::target(&http))),
     };
     let (shard_index, shard_count, shard_item) = match spec.shard {
         Some((index, count, item)) => (Some(index), Some(count), item),
@@ -265,7 +267,7 @@ fn run_spec(spec: RunSpec, timing: &Timing) -> v1::RunSpec {
         namespace: spec.namespace,
         job_name: spec.job_name,
         task_name: spec.task_name,
-        target: Some(target),
+        target,
         env: spec.env.into_iter().collect(),
         working_dir: spec.working_dir,
         timeout: spec.timeout.map(span),

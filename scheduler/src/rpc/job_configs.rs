@@ -17,10 +17,11 @@ use super::{
     page::{self, Listing},
     schedules::{language, specs, stored as stored_schedule},
     status::{Error, Kind, Violation},
+    uses::{self, Given},
 };
 use crate::{
     domain::{
-        definition::{self, JobConfig, Problem},
+        definition::{self, Document, JobConfig, Problem},
         schedule::Language,
     },
     flow::request::{self, Applied, Apply, Change, Position, Switch},
@@ -42,7 +43,9 @@ impl JobConfigs {
         let caller = caller(std::mem::take(&mut request.request_id), &request)?;
         let namespace = Api::namespace(request.namespace);
         let language = language(request.language)?;
-        let configs = definitions(request.definition, &namespace)?;
+        let given = definitions(request.definition, &namespace)?;
+        uses::check(&self.0, &given).await?;
+        let configs: Vec<_> = given.into_iter().map(|given| (given.config, given.source)).collect();
         if request.dry_run {
             let mut job_configs = Vec::with_capacity(configs.len());
             for (config, source) in configs {
@@ -255,7 +258,8 @@ impl JobConfigs {
     async fn remove(&self, mut request: DeleteRequest) -> Result<DeleteResponse, Error> {
         let caller = caller(std::mem::take(&mut request.request_id), &request)?;
         let namespace = Api::namespace(request.namespace);
-        let delete = request::Delete { caller, namespace: namespace.clone(), name: request.name };
+        let (name, force) = (request.name, request.force);
+        let delete = request::Delete { caller, namespace: namespace.clone(), name, force };
         match self.0.engine.delete(delete).await {
             Ok(live_jobs) => Ok(DeleteResponse { live_jobs }),
             Err(refusal) => Err(self.0.with_suggestion(refusal, &namespace).await),
@@ -264,14 +268,18 @@ impl JobConfigs {
 }
 
 /// The valid definitions of a request, each with its text, or everything that is wrong with any of them.
-fn definitions(given: Option<apply_request::Definition>, namespace: &str) -> Result<Vec<(JobConfig, String)>, Error> {
+fn definitions(given: Option<apply_request::Definition>, namespace: &str) -> Result<Vec<Given>, Error> {
     match given {
         None => Err(Error::invalid("source", "one of source, config must be set")),
         Some(apply_request::Definition::Source(source)) => {
             let documents = definition::read(&source, namespace).map_err(|problems| {
                 Error::Invalid(problems.iter().map(|problem| violation("source", problem)).collect())
             })?;
-            Ok(documents.into_iter().map(|document| (document.config, document.source)).collect())
+            let given = documents.into_iter().map(|document| {
+                let Document { config, source, uses } = document;
+                Given { config, source, places: uses }
+            });
+            Ok(given.collect())
         }
         Some(apply_request::Definition::Config(config)) => {
             let mut config = convert::read_job_config("config", config).map_err(Error::Invalid)?;
@@ -283,13 +291,13 @@ fn definitions(given: Option<apply_request::Definition>, namespace: &str) -> Res
                 let violations = problems.iter().map(|problem| violation("config", problem));
                 return Err(Error::Invalid(violations.collect()));
             }
-            Ok(vec![(config, String::new())])
+            Ok(vec![Given { config, source: String::new(), places: Vec::new() }])
         }
     }
 }
 
 /// A problem of a definition as a violation of the field that holds the definition.
-fn violation(within: &str, problem: &Problem) -> Violation {
+pub(super) fn violation(within: &str, problem: &Problem) -> Violation {
     let path = problem.path.to_string();
     let field = match (within, path.is_empty()) {
         // A text has lines and columns; its fields are those of the definition.

@@ -40,8 +40,14 @@ impl Jobs {
 
     async fn list(&self, request: ListJobsRequest) -> Result<ListJobsResponse, Error> {
         let size = page::size(request.page_size)?;
+        let parent = match request.parent_job_id.as_str() {
+            "" => None,
+            part => Some(self.0.job(part).await?.id),
+        };
         let mut fields = Fields::default();
         let filter = JobFilter {
+            parent,
+            triggers: fields.take(convert::read_triggers("triggers", &request.triggers)),
             states: fields.take(convert::read_job_states("states", &request.states)),
             since: fields.take(convert::read_timestamp("created_since", request.created_since)),
             before: fields.take(convert::read_timestamp("created_before", request.created_before)),
@@ -52,7 +58,9 @@ impl Jobs {
         fields.check()?;
         let times = (filter.since.map(|time| time.0), filter.before.map(|time| time.0));
         let states: Vec<&str> = filter.states.iter().map(|state| state.word()).collect();
-        let listing = Listing::new("ListJobs", &(&filter.namespace, &filter.name, states, &filter.labels, times));
+        let triggers: Vec<&str> = filter.triggers.iter().map(|trigger| trigger.word()).collect();
+        let made = (filter.parent, triggers);
+        let listing = Listing::new("ListJobs", &(&filter.namespace, &filter.name, states, &filter.labels, times, made));
         let page = self.0.store.jobs(&filter, listing.key(&request.page_token)?, size).await?;
         let last = page.rows.last().map(|job| listing.token(&job.id));
         Ok(ListJobsResponse {

@@ -7,6 +7,7 @@ mod calendars;
 mod callbacks;
 mod caller;
 mod commands;
+mod completions;
 mod convert;
 mod frames;
 mod heartbeat;
@@ -22,6 +23,7 @@ pub(crate) mod server;
 mod status;
 #[cfg(test)]
 mod tests;
+mod uses;
 mod watch;
 
 pub(crate) use api::{Api, STREAMS_MAX};

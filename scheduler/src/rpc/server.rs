@@ -1,4 +1,4 @@
-//! The gRPC server: which services are served, on one port, and within which bounds.
+//! The server: which services and plain paths are served, on one port, and within which bounds.
 
 use std::time::Duration;
 
@@ -13,6 +13,7 @@ use baton::v1::{
 use tokio::{net::TcpListener, time};
 use tonic::{
     server::NamedService,
+    service::Routes,
     transport::{Server, server::TcpIncoming},
 };
 use tonic_health::{ServingStatus, server::HealthReporter};
@@ -20,8 +21,8 @@ use tracing::warn;
 
 use super::{
     api::Api, audit::Audit, backfills::Backfills, calendars::Calendars, callbacks::Callbacks, commands::Commands,
-    heartbeat::Heartbeats, job_configs::JobConfigs, jobs::Jobs, logs::Logs, runners::Runners, schedulers::Schedulers,
-    schedules::Schedules,
+    completions, heartbeat::Heartbeats, job_configs::JobConfigs, jobs::Jobs, logs::Logs, runners::Runners,
+    schedulers::Schedulers, schedules::Schedules,
 };
 
 /// Bytes of a message that is taken in.
@@ -71,14 +72,7 @@ pub(crate) async fn serve(api: Api, listener: TcpListener) -> Result<(), Error> 
     let (health, health_service) = tonic_health::server::health_reporter();
     let reporting = api.tasks.spawn(report_health(api.clone(), health));
     let apply_bytes_max = MESSAGE_BYTES_MAX + APPLY_BYTES_MARGIN;
-    let server = Server::builder()
-        .http2_keepalive_interval(Some(KEEPALIVE_INTERVAL))
-        .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
-        .http2_adaptive_window(Some(false))
-        .initial_connection_window_size(CONNECTION_WINDOW)
-        .max_concurrent_streams(CONNECTION_STREAMS_MAX)
-        .concurrency_limit_per_connection(CONCURRENCY_MAX)
-        .add_service(health_service)
+    let services = Routes::new(health_service)
         .add_service(reflection().build_v1()?)
         .add_service(reflection().build_v1alpha()?)
         .add_service(CallbackServiceServer::new(Callbacks(api.clone())).max_decoding_message_size(MESSAGE_BYTES_MAX))
@@ -93,6 +87,16 @@ pub(crate) async fn serve(api: Api, listener: TcpListener) -> Result<(), Error> 
         .add_service(RunnerServiceServer::new(Runners(api.clone())).max_decoding_message_size(MESSAGE_BYTES_MAX))
         .add_service(ScheduleServiceServer::new(Schedules(api.clone())).max_decoding_message_size(MESSAGE_BYTES_MAX))
         .add_service(SchedulerServiceServer::new(Schedulers(api.clone())).max_decoding_message_size(MESSAGE_BYTES_MAX));
+    let server = Server::builder()
+        // A plain POST is welcome to be of the older kind; what is gRPC stays HTTP/2.
+        .accept_http1(true)
+        .http2_keepalive_interval(Some(KEEPALIVE_INTERVAL))
+        .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
+        .http2_adaptive_window(Some(false))
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_concurrent_streams(CONNECTION_STREAMS_MAX)
+        .concurrency_limit_per_connection(CONCURRENCY_MAX)
+        .add_routes(completions::plain(services.prepare().into_axum_router(), api.clone()).into());
     let stopped = api.stop.clone();
     // Small frames leave at once: waiting to fill a packet would cost an idle dispatch 40 ms.
     let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));

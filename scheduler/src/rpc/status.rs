@@ -5,7 +5,7 @@
 //! | `INVALID_ARGUMENT` | `INVALID_REQUEST` | fields are wrong; each of them is named |
 //! | `INVALID_ARGUMENT` | `AMBIGUOUS_ID` | a part of an id fits several |
 //! | `NOT_FOUND` | `JOB_NOT_FOUND`, … | there is no such thing; the closest name is told |
-//! | `NOT_FOUND` | `EXPIRED` | it was there, and retention removed it |
+//! | `NOT_FOUND` | `EXPIRED` | it was there, and is not kept any more |
 //! | `ALREADY_EXISTS` | `REQUEST_ID_REUSED` | another request came under this id |
 //! | `FAILED_PRECONDITION` | such as `JOB_ENDED` | the request does not fit what is |
 //! | `ABORTED` | `CONTENDED` | others were in the way; the same may work at once |
@@ -64,11 +64,12 @@ pub(crate) enum Kind {
     Scheduler,
     Callback,
     Calendar,
+    Token,
     Backfill,
 }
 
 impl Kind {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 10] = [
         Self::JobConfig,
         Self::Version,
         Self::Job,
@@ -76,6 +77,7 @@ impl Kind {
         Self::Runner,
         Self::Scheduler,
         Self::Calendar,
+        Self::Token,
         Self::Callback,
         Self::Backfill,
     ];
@@ -90,6 +92,7 @@ impl Kind {
             Self::Scheduler => "scheduler",
             Self::Callback => "callback",
             Self::Calendar => "calendar",
+            Self::Token => "token",
             Self::Backfill => "backfill",
         }
     }
@@ -104,6 +107,7 @@ impl Kind {
             Self::Scheduler => "SCHEDULER_NOT_FOUND",
             Self::Callback => "CALLBACK_NOT_FOUND",
             Self::Calendar => "CALENDAR_NOT_FOUND",
+            Self::Token => "TOKEN_NOT_FOUND",
             Self::Backfill => "BACKFILL_NOT_FOUND",
         }
     }
@@ -119,6 +123,7 @@ impl Kind {
             Self::Scheduler => "`baton get schedulers` lists what there is",
             Self::Callback => "`baton get callbacks` lists what there is",
             Self::Calendar => "`baton calendar get` lists what there is",
+            Self::Token => "it is the last part of the url that the called service was given",
             Self::Backfill => "`baton get backfills` lists what there is",
         }
     }
@@ -245,10 +250,7 @@ fn not_found(words: &str, reason: &str, next_step: &str, name: &str, suggestion:
 /// What retention removed, or has begun to remove.
 fn expired(words: &str, name: &str) -> Status {
     let name = &cut(name, VALUE_BYTES_MAX);
-    let message = format!(
-        "{words} {name:?} is not kept any more: `retention` of its job config, or the scheduler's --retention-age, says \
-         how long"
-    );
+    let message = format!("{words} {name:?} is not kept any more, or not all of it; make a new one with `baton run`");
     let mut details = details("EXPIRED", [("kind", words.to_owned()), ("name", name.to_owned())]);
     details.set_resource_info(words, name, "", &message);
     status(Code::NotFound, &message, details)

@@ -367,6 +367,7 @@ async fn health_and_reflection_tell_exactly_what_is_served() {
             "baton.v1.AuditService",
             "baton.v1.BackfillService",
             "baton.v1.CalendarService",
+            "baton.v1.CallbackService",
             "baton.v1.CommandService",
             "baton.v1.HeartbeatService",
             "baton.v1.JobConfigService",

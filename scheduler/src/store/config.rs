@@ -159,8 +159,13 @@ pub async fn insert_version(
         tx.execute(arrows.statement(tx.backend(), text, &[])).await?;
     }
 
-    let text = "UPDATE job_config SET version = :version, updated_at = :now WHERE id = :config";
-    let params = [("config", config.into()), ("version", version.cast_signed().into()), ("now", now.0.into())];
+    let text = "UPDATE job_config SET version = :version, updated_at = :now, max_active_jobs = :max WHERE id = :config";
+    let params = [
+        ("config", config.into()),
+        ("version", version.cast_signed().into()),
+        ("now", now.0.into()),
+        ("max", definition.max_active_jobs.map(u32::cast_signed).into()),
+    ];
     tx.execute(sql::statement(tx.backend(), text, &params)).await?;
     Ok(())
 }

@@ -68,6 +68,9 @@ pub enum Error {
         "the disk of the database is full: make room; nothing that was accepted is lost, and work goes on by itself"
     )]
     Full(#[source] DbErr),
+    /// A piece of output comes behind one that could not be stored.
+    #[error("what comes before this piece of output could not be stored; send it again from there")]
+    Torn,
     /// The database took too long to answer.
     #[error("the database has not answered for {} s", .0.as_secs())]
     Silent(std::time::Duration),
@@ -119,7 +122,7 @@ impl Error {
     /// Whether the database is away, so that it is worth trying again later and nothing is wrong with the request.
     pub fn is_unreachable(&self) -> bool {
         match self {
-            Self::Unreachable(_) | Self::Full(_) | Self::Silent(_) | Self::Stopped => true,
+            Self::Unreachable(_) | Self::Full(_) | Self::Torn | Self::Silent(_) | Self::Stopped => true,
             Self::Shared(inner) => inner.is_unreachable(),
             _ => false,
         }

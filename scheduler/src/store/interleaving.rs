@@ -1,6 +1,8 @@
 //! Two connections, interleaved by hand: each rule about locks is shown to hold, and the fault is shown that comes when
 //! it is left out. PostgreSQL alone: on SQLite one writer is all there is.
 
+mod limits;
+
 use std::{collections::BTreeMap, future::Future, time::Duration};
 
 use tokio::task::JoinHandle;
@@ -120,6 +122,8 @@ fn a_job() -> JobRow {
         depth: 0,
         logical: None,
         waiting: false,
+        held: false,
+        pin: None,
         stopping: false,
         timed_out: false,
         expanded: 3,

@@ -65,8 +65,12 @@ pub struct JobRow {
     pub depth: u32,
     /// The time it is about, if another job handed that down.
     pub logical: Option<Logical>,
-    /// It waits until the jobs of its config before it are over.
+    /// It waits until the jobs of its config before it are over, or for a place.
     pub waiting: bool,
+    /// It waits for one of the places of its config alone.
+    pub held: bool,
+    /// The one runner that may take its tasks.
+    pub pin: Option<String>,
     /// What has not started will not start.
     pub stopping: bool,
     /// Running out of time is what ends it.
@@ -84,9 +88,9 @@ pub struct JobRow {
 }
 
 const COLUMNS: &str = "id, job_config_id, version, namespace, name, labels, state, reason, params, created_at,
-    started_at, ended_at, deadline_at, warn_at, warned_at, trigger_kind, cause, schedule, fire_time, rerun_no, backfill_id, parent_job_id, parent_task_id,
-    parent_attempt, depth, logical_at, logical_zone, waiting, stopping, timed_out, expanded, tasks_total, tasks_ended,
-    tasks_failed, seq";
+    started_at, ended_at, deadline_at, warn_at, warned_at, trigger_kind, cause, schedule, fire_time, rerun_no,
+    backfill_id, parent_job_id, parent_task_id, parent_attempt, depth, logical_at, logical_zone, waiting, held, runner,
+    stopping, timed_out, expanded, tasks_total, tasks_ended, tasks_failed, seq";
 
 /// Jobs whose tasks are to be written, oldest first.
 pub async fn to_expand(tx: &Tx, limit: u32) -> Result<Vec<Uuid>, Error> {
@@ -97,8 +101,12 @@ pub async fn to_expand(tx: &Tx, limit: u32) -> Result<Vec<Uuid>, Error> {
 
 /// Jobs whose time is over.
 pub async fn past_deadline(tx: &Tx, now: Timestamp, limit: u32) -> Result<Vec<Uuid>, Error> {
-    let text = "SELECT id FROM job WHERE deadline_at IS NOT NULL AND state = 'RUNNING' AND deadline_at <= :now
-                ORDER BY deadline_at LIMIT :limit";
+    // One that has not begun has a deadline only where a task set it.
+    let text = "SELECT id FROM (
+                    SELECT id FROM job WHERE deadline_at IS NOT NULL AND state = 'RUNNING' AND deadline_at <= :now
+                    UNION ALL
+                    SELECT id FROM job WHERE state = 'CREATED' AND NOT waiting AND deadline_at <= :now
+                ) AS late LIMIT :limit";
     let params = [("now", now.0.into()), ("limit", i64::from(limit).into())];
     let rows = tx.query(sql::statement(tx.backend(), text, &params)).await?;
     rows.iter().map(|row| row.column("id")).collect()
@@ -169,6 +177,8 @@ pub async fn insert(tx: &Tx, jobs: &[&JobRow]) -> Result<(), Error> {
         bigint("logical_at").nullable(),
         text("logical_zone").nullable(),
         boolean("waiting"),
+        boolean("held"),
+        text("runner").nullable(),
         boolean("stopping"),
         int("expanded"),
         int("tasks_total"),
@@ -205,6 +215,8 @@ pub async fn insert(tx: &Tx, jobs: &[&JobRow]) -> Result<(), Error> {
             job.logical.as_ref().map(|logical| logical.at.0).into(),
             job.logical.as_ref().map(|logical| logical.zone.as_str()).into(),
             job.waiting.into(),
+            job.held.into(),
+            job.pin.as_deref().into(),
             job.stopping.into(),
             job.expanded.cast_signed().into(),
             job.tasks_total.cast_signed().into(),
@@ -214,13 +226,14 @@ pub async fn insert(tx: &Tx, jobs: &[&JobRow]) -> Result<(), Error> {
         ]);
     }
     let text = "WITH {input} INSERT INTO job (id, job_config_id, version, namespace, name, labels, state, reason,
-                    params, created_at, started_at, ended_at, deadline_at, warn_at, trigger_kind, cause, schedule, fire_time,
-                    rerun_no, backfill_id, parent_job_id, parent_task_id, parent_attempt, depth, logical_at, logical_zone, waiting, stopping,
-                    expanded, tasks_total, tasks_ended, tasks_failed, seq)
+                    params, created_at, started_at, ended_at, deadline_at, warn_at, trigger_kind, cause, schedule,
+                    fire_time, rerun_no, backfill_id, parent_job_id, parent_task_id, parent_attempt, depth, logical_at,
+                    logical_zone, waiting, held, runner, stopping, expanded, tasks_total, tasks_ended, tasks_failed,
+                    seq)
                 SELECT id, job_config_id, version, namespace, name, labels, state, reason, params, created_at,
-                    started_at, ended_at, deadline_at, warn_at, trigger_kind, cause, schedule, fire_time, rerun_no, backfill_id,
-                    parent_job_id, parent_task_id, parent_attempt, depth, logical_at, logical_zone, waiting, stopping, expanded,
-                    tasks_total, tasks_ended, tasks_failed, seq
+                    started_at, ended_at, deadline_at, warn_at, trigger_kind, cause, schedule, fire_time, rerun_no,
+                    backfill_id, parent_job_id, parent_task_id, parent_attempt, depth, logical_at, logical_zone,
+                    waiting, held, runner, stopping, expanded, tasks_total, tasks_ended, tasks_failed, seq
                 FROM input";
     tx.execute(input.statement(tx.backend(), text, &[])).await?;
     Ok(())
@@ -241,6 +254,7 @@ pub async fn update(tx: &Tx, jobs: &[&JobRow]) -> Result<(), Error> {
         bigint("warn_at").nullable(),
         bigint("warned_at").nullable(),
         boolean("waiting"),
+        boolean("held"),
         boolean("stopping"),
         boolean("timed_out"),
         int("expanded"),
@@ -259,6 +273,7 @@ pub async fn update(tx: &Tx, jobs: &[&JobRow]) -> Result<(), Error> {
             job.warn_at.map(|at| at.0).into(),
             job.warned_at.map(|at| at.0).into(),
             job.waiting.into(),
+            job.held.into(),
             job.stopping.into(),
             job.timed_out.into(),
             job.expanded.cast_signed().into(),
@@ -269,7 +284,8 @@ pub async fn update(tx: &Tx, jobs: &[&JobRow]) -> Result<(), Error> {
     }
     let text = "WITH {input} UPDATE job SET state = input.state, reason = input.reason,
                     started_at = input.started_at, ended_at = input.ended_at, deadline_at = input.deadline_at,
-                    warn_at = input.warn_at, warned_at = input.warned_at, waiting = input.waiting, stopping = input.stopping, timed_out = input.timed_out, expanded = input.expanded,
+                    warn_at = input.warn_at, warned_at = input.warned_at, waiting = input.waiting, held = input.held,
+                    stopping = input.stopping, timed_out = input.timed_out, expanded = input.expanded,
                     tasks_ended = input.tasks_ended, tasks_failed = input.tasks_failed, seq = input.seq
                 FROM input WHERE job.id = input.id";
     tx.execute(input.statement(tx.backend(), text, &[])).await?;
@@ -327,6 +343,8 @@ fn read(row: &QueryResult) -> Result<JobRow, Error> {
         depth: row.number("depth")?,
         logical: row.time("logical_at")?.zip(zone).map(|(at, zone)| Logical { at, zone }),
         waiting: row.column("waiting")?,
+        held: row.column("held")?,
+        pin: row.column("runner")?,
         stopping: row.column("stopping")?,
         timed_out: row.column("timed_out")?,
         expanded: row.number("expanded")?,

@@ -1,18 +1,25 @@
 //! What is written. Each question and each transition has a named function; rows turn into domain values at the door.
 
+pub mod after_jobs;
+pub mod alarm;
 pub mod attempt;
 pub mod audit;
 pub mod backfill;
 pub mod calendar;
 pub mod callback;
+pub mod completion;
+pub mod concurrency;
 pub mod config;
 mod entity;
 mod error;
+#[cfg(test)]
+mod index_use;
 #[cfg(test)]
 mod interleaving;
 pub mod job;
 pub mod log;
 mod open;
+pub mod place;
 pub mod read;
 mod reader;
 pub mod repair;
@@ -24,9 +31,11 @@ pub mod scheduler;
 #[cfg(test)]
 mod schema_page;
 pub(crate) mod sql;
+pub mod sub_job;
 pub mod task;
 #[cfg(test)]
 pub(crate) mod testing;
+pub mod uses;
 mod wake;
 
 use std::{
@@ -66,10 +75,16 @@ pub struct Store {
     definitions: Arc<read::Definitions>,
     /// Held for as long as the store is open; keeps a second scheduler away from a SQLite file.
     _lock: Option<Arc<File>>,
-    /// How far a test has set the clock of the database, in microseconds.
-    #[cfg(test)]
-    pub(crate) clock_set: Arc<std::sync::atomic::AtomicI64>,
+    /// How far a test has set the clock of the database.
+    #[cfg_attr(not(test), allow(dead_code, reason = "tests alone set the clock"))]
+    pub(crate) clock_set: ClockSet,
 }
+
+/// Microseconds that a test has set the clock of the database by; nothing outside of tests.
+#[cfg(test)]
+pub(crate) type ClockSet = Arc<std::sync::atomic::AtomicI64>;
+#[cfg(not(test))]
+pub(crate) type ClockSet = ();
 
 impl Store {
     /// Opens the database, makes it if there is none (SQLite), and brings its tables up to date.

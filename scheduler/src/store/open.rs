@@ -165,8 +165,7 @@ async fn open_sqlite(path: &Path) -> Result<Store, Error> {
         logs,
         definitions: Arc::default(),
         _lock: Some(Arc::new(lock)),
-        #[cfg(test)]
-        clock_set: Arc::default(),
+        clock_set: super::ClockSet::default(),
     })
 }
 
@@ -298,8 +297,7 @@ async fn open_postgres(url: &str) -> Result<Store, Error> {
         logs,
         definitions: Arc::default(),
         _lock: None,
-        #[cfg(test)]
-        clock_set: Arc::default(),
+        clock_set: super::ClockSet::default(),
     })
 }
 

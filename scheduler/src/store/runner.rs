@@ -12,8 +12,9 @@ use super::{
 };
 use crate::domain::{
     heartbeat::{Hello, Known},
+    placement::{Present, Traits},
+    runner::Signs,
     time::Timestamp,
-    turns::Present,
 };
 
 /// A runner, locked.
@@ -27,6 +28,14 @@ pub struct RunnerRow {
     pub session_id: Option<Uuid>,
     /// Drained by an operator.
     pub drained: bool,
+}
+
+impl RunnerRow {
+    /// The signs of life of it.
+    pub fn signs(&self) -> Signs {
+        let Known { has_session, last_seen_at, hold_until, .. } = self.known;
+        Signs { has_session, draining: self.drained, last_seen_at, hold_until }
+    }
 }
 
 /// Locks runners in id order; those not seen before are not in the answer.
@@ -194,30 +203,60 @@ pub async fn hold(tx: &Tx, scheduler: Uuid, until: Timestamp) -> Result<(), Erro
 
 /// The runners that are there, and those that were heard since then and may come back.
 pub async fn present(tx: &Tx, since: Timestamp) -> Result<Vec<Present>, Error> {
-    let text = "SELECT id, labels, capabilities FROM runner
+    let text = "SELECT id, labels, capabilities, version, drained FROM runner
                 WHERE session_id IS NOT NULL OR last_seen_at > :since ORDER BY id";
     let rows = tx.query(sql::statement(tx.backend(), text, &[("since", since.0.into())])).await?;
+    rows.iter().map(|row| Ok(Present { traits: traits(row)?, drained: row.column("drained")? })).collect()
+}
+
+/// The runners that are alive, with what decides whether they may take a task.
+pub async fn alive(tx: &Tx) -> Result<Vec<Traits>, Error> {
+    let text = "SELECT id, labels, capabilities, version FROM runner
+                WHERE session_id IS NOT NULL AND drained = false AND draining = false ORDER BY id";
+    tx.query(sql::statement(tx.backend(), text, &[])).await?.iter().map(traits).collect()
+}
+
+/// One runner with what decides whether it may take a task, and whether a session of it counts.
+pub async fn one(tx: &Tx, id: &str) -> Result<Option<(Traits, bool)>, Error> {
+    let text = "SELECT id, labels, capabilities, version, session_id FROM runner WHERE id = :id";
+    let rows = tx.query(sql::statement(tx.backend(), text, &[("id", id.into())])).await?;
+    let Some(row) = rows.first() else { return Ok(None) };
+    let session: Option<Uuid> = row.column("session_id")?;
+    Ok(Some((traits(row)?, session.is_some())))
+}
+
+/// The signs of life of runners, without a lock; those that never said hello are not in the answer.
+pub async fn signs(tx: &Tx, ids: &[String]) -> Result<BTreeMap<String, Signs>, Error> {
+    if ids.is_empty() {
+        return Ok(BTreeMap::new());
+    }
+    let mut input = Input::new([text("wanted")]);
+    for id in ids {
+        input.push([id.as_str().into()]);
+    }
+    let text = "WITH {input} SELECT id, session_id, drained, draining, last_seen_at, hold_until FROM runner
+                WHERE id IN (SELECT wanted FROM input)";
+    let rows = tx.query(input.statement(tx.backend(), text, &[])).await?;
     rows.iter()
-        .map(|row| what_it_is(row).map(|(id, labels, capabilities)| Present { id, labels, capabilities }))
+        .map(|row| {
+            let session: Option<Uuid> = row.column("session_id")?;
+            let (drained, draining): (bool, bool) = (row.column("drained")?, row.column("draining")?);
+            let signs = Signs {
+                has_session: session.is_some(),
+                draining: drained || draining,
+                last_seen_at: Timestamp(row.column("last_seen_at")?),
+                hold_until: row.time("hold_until")?,
+            };
+            Ok((row.column("id")?, signs))
+        })
         .collect()
 }
 
-/// A runner's id, labels and capabilities.
-type Described = (String, BTreeMap<String, String>, Vec<String>);
-
-/// The runners that are alive, with what decides whether they may take a task.
-pub async fn alive(tx: &Tx) -> Result<Vec<Described>, Error> {
-    let text = "SELECT id, labels, capabilities FROM runner
-                WHERE session_id IS NOT NULL AND drained = false AND draining = false ORDER BY id";
-    let rows = tx.query(sql::statement(tx.backend(), text, &[])).await?;
-    rows.iter().map(what_it_is).collect()
-}
-
-fn what_it_is(row: &QueryResult) -> Result<Described, Error> {
+fn traits(row: &QueryResult) -> Result<Traits, Error> {
     let id: String = row.column("id")?;
     let (labels, capabilities): (String, String) = (row.column("labels")?, row.column("capabilities")?);
     match (serde_json::from_str(&labels), serde_json::from_str(&capabilities)) {
-        (Ok(labels), Ok(capabilities)) => Ok((id, labels, capabilities)),
+        (Ok(labels), Ok(capabilities)) => Ok(Traits { id, labels, capabilities, version: row.column("version")? }),
         _ => Err(unreadable("runner", id, "its labels or capabilities are not JSON")),
     }
 }

@@ -138,7 +138,8 @@ pub async fn live_jobs(tx: &Tx, configs: &[Uuid]) -> Result<Vec<Uuid>, Error> {
 /// How many jobs of configs are live, unproven or waiting, those of backfills aside; configs that have none are left out.
 pub async fn live(tx: &Tx, configs: &[Uuid]) -> Result<BTreeMap<Uuid, Live>, Error> {
     let text = format!(
-        "WITH {{input}} SELECT job_config_id, count(*) AS live, sum(CASE WHEN waiting THEN 1 ELSE 0 END) AS waiting
+        "WITH {{input}} SELECT job_config_id, count(*) AS live, sum(CASE WHEN waiting AND NOT held THEN 1 ELSE 0 END)
+             AS waiting
          FROM job WHERE job_config_id IN (SELECT config FROM input) AND state IN {LIVE} AND backfill_id IS NULL
          GROUP BY job_config_id"
     );

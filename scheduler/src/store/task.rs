@@ -12,6 +12,7 @@ use super::{
 use crate::domain::{
     gate::{Parents, SkipCause},
     heartbeat::TaskRef,
+    placement,
     task::{Counters, Kind, TaskState},
     time::Timestamp,
 };
@@ -114,6 +115,10 @@ pub struct Changed<'a> {
 /// The condition of the index over tasks that hold a slot. SQLite takes an index with a condition only where that very
 /// text stands in the question, and with values instead of parameters.
 pub(super) const HOLDS_SLOT: &str = "state IN ('DISPATCHED', 'RUNNING', 'TERMINATING')";
+
+/// [`rank`](crate::domain::placement::rank) as the index over queued tasks has it: the ageing is written as a number,
+/// since an index is found by its very text.
+pub(super) const RANK: &str = "(queued_at - priority * CAST(60000000 AS bigint))";
 
 pub(super) const COLUMNS: &str = "task.id, task.job_id, task.task_config_id, task.node, task.kind, task.group_id,
     task.shard_index, task.shard_count, task.shard_item, task.state, task.reason, task.skip_cause, task.attempt,
@@ -261,16 +266,18 @@ pub async fn outputs(tx: &Tx, nodes: &[(Uuid, u32)]) -> Result<Vec<(Uuid, u32, T
         .collect()
 }
 
-/// The classes of the tasks that are queued. Each is found by one step into the index, however many tasks it has.
-pub async fn queued_classes(tx: &Tx, limit: u32) -> Result<Vec<String>, Error> {
+/// The classes of the tasks that are queued, in their order, after the one given. Each is found by one step into the index,
+/// however many tasks it has.
+pub async fn queued_classes(tx: &Tx, after: &str, limit: u32) -> Result<Vec<String>, Error> {
     let text = "WITH RECURSIVE classes (class) AS (
-                    SELECT min(class) FROM task WHERE state = 'QUEUED'
+                    SELECT min(class) FROM task WHERE state = 'QUEUED' AND class > :after
                     UNION ALL
                     SELECT (SELECT min(task.class) FROM task WHERE task.state = 'QUEUED' AND task.class > classes.class)
                     FROM classes WHERE classes.class IS NOT NULL
                 )
                 SELECT class FROM classes WHERE class IS NOT NULL LIMIT :limit";
-    let rows = tx.query(sql::statement(tx.backend(), text, &[("limit", i64::from(limit).into())])).await?;
+    let params = [("after", after.into()), ("limit", i64::from(limit).into())];
+    let rows = tx.query(sql::statement(tx.backend(), text, &params)).await?;
     rows.iter().map(|row| row.column("class")).collect()
 }
 
@@ -297,7 +304,7 @@ pub async fn lock_queued(
     }
     let text = format!(
         "SELECT {COLUMNS} FROM task WHERE state = 'QUEUED' AND class = :class AND not_before <= :now
-         ORDER BY priority DESC, queued_at, id LIMIT :limit {{skip_locked}}"
+         ORDER BY {RANK}, id LIMIT :limit {{skip_locked}}"
     );
     read_all(&tx.query(sql::statement(tx.backend(), &text, &params)).await?)
 }
@@ -306,6 +313,15 @@ pub async fn lock_queued(
 pub async fn queued_of_class(tx: &Tx, class: &str, limit: u32) -> Result<Vec<(Uuid, Uuid)>, Error> {
     let text = "SELECT id, job_id FROM task WHERE state = 'QUEUED' AND class = :class LIMIT :limit";
     let params = [("class", class.into()), ("limit", i64::from(limit).into())];
+    let rows = tx.query(sql::statement(tx.backend(), text, &params)).await?;
+    rows.iter().map(|row| Ok((row.column("id")?, row.column("job_id")?))).collect()
+}
+
+/// Tasks of a class that are queued since this time or longer: id and job. Nothing is locked.
+pub async fn queued_before(tx: &Tx, class: &str, before: Timestamp, limit: u32) -> Result<Vec<(Uuid, Uuid)>, Error> {
+    let text = "SELECT id, job_id FROM task WHERE state = 'QUEUED' AND class = :class AND queued_at <= :before
+                ORDER BY id LIMIT :limit";
+    let params = [("class", class.into()), ("before", before.0.into()), ("limit", i64::from(limit).into())];
     let rows = tx.query(sql::statement(tx.backend(), text, &params)).await?;
     rows.iter().map(|row| Ok((row.column("id")?, row.column("job_id")?))).collect()
 }
@@ -338,6 +354,8 @@ pub async fn insert(tx: &Tx, tasks: &[&TaskRow]) -> Result<(), Error> {
         text("state"),
         text("reason"),
         text("skip_cause").nullable(),
+        int("attempt"),
+        bigint("lease"),
         int("priority"),
         text("class"),
         text("output"),
@@ -367,6 +385,8 @@ pub async fn insert(tx: &Tx, tasks: &[&TaskRow]) -> Result<(), Error> {
             task.state.word().into(),
             task.reason.as_str().into(),
             task.skip_cause.map(SkipCause::word).into(),
+            task.counters.attempt.cast_signed().into(),
+            task.counters.lease.cast_signed().into(),
             task.priority.into(),
             task.class.as_str().into(),
             task.output.as_str().into(),
@@ -384,12 +404,13 @@ pub async fn insert(tx: &Tx, tasks: &[&TaskRow]) -> Result<(), Error> {
         ]);
     }
     let text = "WITH {input} INSERT INTO task (id, job_id, task_config_id, node, kind, group_id, shard_index,
-                    shard_count, shard_item, state, reason, skip_cause, priority, class, output, parents_total,
-                    parents_succeeded, parents_failed, parents_skipped, shards_succeeded, shards_ended, created_at,
-                    queued_at, started_at, ended_at, seq)
+                    shard_count, shard_item, state, reason, skip_cause, attempt, lease, priority, class, output,
+                    parents_total, parents_succeeded, parents_failed, parents_skipped, shards_succeeded, shards_ended,
+                    created_at, queued_at, started_at, ended_at, seq)
                 SELECT id, job_id, task_config_id, node, kind, group_id, shard_index, shard_count, shard_item, state,
-                    reason, skip_cause, priority, class, output, parents_total, parents_succeeded, parents_failed,
-                    parents_skipped, shards_succeeded, shards_ended, created_at, queued_at, started_at, ended_at, seq
+                    reason, skip_cause, attempt, lease, priority, class, output, parents_total, parents_succeeded,
+                    parents_failed, parents_skipped, shards_succeeded, shards_ended, created_at, queued_at, started_at,
+                    ended_at, seq
                 FROM input";
     tx.execute(input.statement(tx.backend(), text, &[])).await?;
     Ok(())
@@ -447,7 +468,7 @@ pub async fn update(tx: &Tx, tasks: &[Changed<'_>]) -> Result<u64, Error> {
             row.counters.attempt.cast_signed().into(),
             row.counters.lease.cast_signed().into(),
             row.counters.not_before.0.into(),
-            row.runner_id.as_deref().into(),
+            runner_id(row).into(),
             row.slot.map(u32::cast_signed).into(),
             row.session_id.into(),
             row.counters.deaths.cast_signed().into(),
@@ -487,6 +508,13 @@ pub async fn update(tx: &Tx, tasks: &[Changed<'_>]) -> Result<u64, Error> {
                 FROM input
                 WHERE task.id = input.id AND task.state = input.seen_state AND task.lease = input.seen_lease";
     tx.execute(input.statement(tx.backend(), text, &[])).await
+}
+
+/// The runner of a task, as it is written: what stands for a job has none, and is written with an empty name while it is
+/// being ended, where the schema wants one.
+fn runner_id(row: &TaskRow) -> Option<&str> {
+    let none = (row.state == TaskState::Terminating && row.class == placement::SUB_JOB).then_some("");
+    row.runner_id.as_deref().or(none)
 }
 
 /// Records that queued tasks, locked by this transaction, were given out: the one write of the picker.
@@ -567,7 +595,7 @@ fn read(row: &QueryResult) -> Result<TaskRow, Error> {
         },
         priority: row.column("priority")?,
         class: row.column("class")?,
-        runner_id: row.column("runner_id")?,
+        runner_id: row.column::<Option<String>>("runner_id")?.filter(|id| !id.is_empty()),
         slot: row.maybe_number("slot")?,
         session_id: row.column("session_id")?,
         warned_at: row.time("warned_at")?,

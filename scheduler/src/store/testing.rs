@@ -25,6 +25,14 @@ pub(crate) struct World {
     _directory: Option<TempDir>,
 }
 
+impl World {
+    /// The same database, opened once more: another scheduler's.
+    pub(crate) async fn again(&self) -> Self {
+        let store = Store::open(&self.settings).await.expect("the database opens once more");
+        Self { store, settings: self.settings.clone(), _directory: None }
+    }
+}
+
 /// An empty store on each database.
 pub(crate) async fn worlds() -> Vec<World> {
     let mut worlds = vec![sqlite().await];

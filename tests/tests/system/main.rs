@@ -25,4 +25,5 @@ mod schedulers;
 mod schedules;
 mod servers;
 mod slow;
+mod sub_jobs;
 mod upgrades;

@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, time::Duration};
 
-use baton::v1::{GetJobRequest, Job, JobState, ListJobsRequest, ListJobsResponse};
+use baton::v1::{GetJobRequest, Job, JobState, ListJobsRequest, ListJobsResponse, TriggerKind};
 use chrono::Utc;
 
 use super::{Labels, Paging, id, labels, note_next_page, or_dash};
@@ -26,11 +26,13 @@ const WATCH_EVERY: Duration = Duration::from_secs(2);
 #[command(after_help = "\
 Examples:
   baton get jobs --name orders-etl --state failed --since 24h
+  baton get jobs --parent 7be0d21c     the jobs that one led to
+  baton get jobs --trigger schedule
   baton get jobs --watch
   baton get job 7be0d21c -o json       with its tasks")]
 pub struct Args {
     /// One job, by its id or a unique end or beginning of it.
-    #[arg(value_name = "JOB", conflicts_with_all = ["name", "state", "labels", "since", "limit", "page", "watch"])]
+    #[arg(value_name = "JOB", conflicts_with_all = ["name", "state", "parent", "trigger", "labels", "since", "limit", "page", "watch"])]
     job: Option<Selector>,
     /// Only those of this job config.
     #[arg(long, value_name = "CONFIG", default_value = "", hide_default_value = true)]
@@ -38,6 +40,12 @@ pub struct Args {
     /// Only those in this state; may be repeated.
     #[arg(long, value_name = "STATE", value_parser = job_state, value_delimiter = ',')]
     state: Vec<JobState>,
+    /// Only those that this job led to, by its `job` tasks or callbacks.
+    #[arg(long, value_name = "JOB")]
+    parent: Option<Selector>,
+    /// Only those that this made; may be repeated.
+    #[arg(long, value_name = "TRIGGER", value_parser = trigger, value_delimiter = ',')]
+    trigger: Vec<TriggerKind>,
     /// Only those made within this time.
     #[arg(long, value_name = "SPAN", value_parser = span)]
     since: Option<Duration>,
@@ -94,6 +102,8 @@ async fn list(context: &Context, args: &Args) -> Result<ListJobsResponse, Error>
             let request = ListJobsRequest {
                 namespace: context.namespace.clone(),
                 name: args.name.clone(),
+                parent_job_id: args.parent.as_ref().map(|parent| parent.job.clone()).unwrap_or_default(),
+                triggers: args.trigger.iter().map(|trigger| (*trigger).into()).collect(),
                 states: args.state.iter().map(|state| (*state).into()).collect(),
                 labels: labels(&args.labels.labels),
                 created_since,
@@ -141,6 +151,14 @@ async fn watch(context: &Context, args: &Args) -> Result<(), Error> {
             _ = tokio::signal::ctrl_c() => return Ok(()),
         }
     }
+}
+
+/// Reads `sub-job`, `sub_job` and the like.
+fn trigger(word: &str) -> Result<TriggerKind, String> {
+    let name = format!("TRIGGER_KIND_{}", word.to_uppercase().replace('-', "_"));
+    TriggerKind::from_str_name(&name)
+        .filter(|kind| *kind != TriggerKind::Unspecified)
+        .ok_or_else(|| format!("{word:?} is no trigger: manual, schedule, sub-job, after-jobs or callback"))
 }
 
 /// One line a job.

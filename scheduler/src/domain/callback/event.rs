@@ -141,11 +141,14 @@ mod tests {
         }
     }
 
+    /// A task before and after, how its work ended, and what is told of that.
+    type Row = (Option<TaskState>, TaskState, Option<TaskState>, Option<Event>);
+
     #[test]
     fn a_failed_attempt_is_no_event_while_another_follows() {
         use TaskState as S;
         let (finished, failed) = (Some(S::Finished), Some(S::Failed));
-        let table: [(Option<S>, S, Option<S>, Option<Event>); 15] = [
+        let table: [Row; 15] = [
             (None, S::Created, None, None),
             (None, S::Queued, None, None),
             (Some(S::Queued), S::Dispatched, None, None),

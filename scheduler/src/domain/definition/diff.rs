@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 use chrono::{DateTime, SecondsFormat, Utc};
 
 use super::{
-    Callback, Http, JobConfig, Retry, Shards, Split, Target, TaskConfig, TaskDefaults,
+    Callback, Concurrency, Http, JobConfig, Retry, Shards, Split, Target, TaskConfig, TaskDefaults,
     callback::{Action, Email, StartJob, Webhook},
     span,
 };
@@ -90,6 +90,8 @@ fn head(config: &JobConfig) -> Vec<Field> {
         overlap,
         queue_limit,
         start_deadline,
+        after_jobs,
+        max_active_jobs,
         callbacks,
     } = config;
     let mut fields = vec![field("namespace", namespace.clone()), field("name", name.clone())];
@@ -105,6 +107,10 @@ fn head(config: &JobConfig) -> Vec<Field> {
         working_dir,
         trigger_rule,
         on_failure,
+        placement,
+        queue_timeout,
+        concurrency,
+        priority,
         when_cut_off,
         warn_after,
     } = task_defaults;
@@ -115,6 +121,10 @@ fn head(config: &JobConfig) -> Vec<Field> {
     text(&mut fields, "task_defaults.working_dir", working_dir);
     fields.extend(trigger_rule.map(|rule| field("task_defaults.trigger_rule", rule.name().to_owned())));
     fields.extend(on_failure.map(|policy| field("task_defaults.on_failure", policy.name().to_owned())));
+    placement.fields(|name, value| fields.push((format!("task_defaults.{name}"), value)));
+    fields.extend(queue_timeout.map(|timeout| field("task_defaults.queue_timeout", span::format(timeout))));
+    self::concurrency(&mut fields, "task_defaults.concurrency", concurrency.as_ref());
+    fields.extend(priority.map(|priority| field("task_defaults.priority", priority.to_string())));
     fields.extend(when_cut_off.map(|choice| field("task_defaults.when_cut_off", choice.name().to_owned())));
     fields.extend(warn_after.map(|after| field("task_defaults.warn_after", span::format(after))));
     if *fail_fast {
@@ -126,6 +136,10 @@ fn head(config: &JobConfig) -> Vec<Field> {
     fields.extend(overlap.map(|policy| field("overlap", policy.name().to_owned())));
     fields.extend(queue_limit.map(|limit| field("queue_limit", limit.to_string())));
     fields.extend(start_deadline.map(|deadline| field("start_deadline", span::format(deadline))));
+    if !after_jobs.is_empty() {
+        fields.push(field("after_jobs", after_jobs.join(", ")));
+    }
+    fields.extend(max_active_jobs.map(|limit| field("max_active_jobs", limit.to_string())));
     self::callbacks(&mut fields, callbacks);
     fields
 }
@@ -203,12 +217,20 @@ fn fields(task: &TaskConfig) -> Vec<Field> {
         warn_after,
         enabled,
         priority,
+        placement,
+        queue_timeout,
+        concurrency,
         callbacks,
     } = task;
     let mut fields = match target {
         Target::Command(argv) => vec![field("command", list(argv))],
         Target::Shell(script) => vec![field("shell", script.clone())],
         Target::Http(target) => http(target),
+        Target::Job(job) => {
+            let mut fields = vec![field("job.name", job.name.clone())];
+            pairs(&mut fields, "job.params", &job.params);
+            fields
+        }
     };
     pairs(&mut fields, "env", env);
     text(&mut fields, "working_dir", working_dir);
@@ -235,9 +257,10 @@ fn fields(task: &TaskConfig) -> Vec<Field> {
     fields.extend(when_cut_off.map(|choice| field("when_cut_off", choice.name().to_owned())));
     fields.extend(warn_after.map(|after| field("warn_after", span::format(after))));
     fields.extend(enabled.map(|enabled| field("enabled", enabled.to_string())));
-    if *priority != 0 {
-        fields.push(field("priority", priority.to_string()));
-    }
+    fields.extend(priority.map(|priority| field("priority", priority.to_string())));
+    placement.fields(|name, value| fields.push((name.to_owned(), value)));
+    fields.extend(queue_timeout.map(|timeout| field("queue_timeout", span::format(timeout))));
+    self::concurrency(&mut fields, "concurrency", concurrency.as_ref());
     self::callbacks(&mut fields, callbacks);
     fields
 }
@@ -275,6 +298,7 @@ fn summary(task: &TaskConfig) -> String {
     match &task.target {
         Target::Command(argv) => cut(&format!("command{needs}: {}", list(argv))),
         Target::Shell(script) => cut(&format!("shell{needs}: {script}")),
+        Target::Job(job) => cut(&format!("job{needs}: {}", job.name)),
         Target::Http(http) => cut(&format!("http{needs}: {}", list(&http.urls))),
     }
 }
@@ -318,6 +342,13 @@ fn http(target: &Http) -> Vec<Field> {
 fn retry(fields: &mut Vec<Field>, name: &str, retry: Option<&Retry>) {
     let set = retry.map(Retry::fields).unwrap_or_default();
     fields.extend(set.into_iter().map(|(key, value)| (format!("{name}.{key}"), value)));
+}
+
+fn concurrency(fields: &mut Vec<Field>, name: &str, concurrency: Option<&Concurrency>) {
+    if let Some(Concurrency { key, limit }) = concurrency {
+        fields.push((format!("{name}.key"), key.clone()));
+        fields.push((format!("{name}.limit"), limit.to_string()));
+    }
 }
 
 fn pairs(fields: &mut Vec<Field>, name: &str, pairs: &BTreeMap<String, String>) {

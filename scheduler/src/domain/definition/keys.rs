@@ -3,9 +3,13 @@
 use super::{
     OnFailure, Overlap, Redirects, TriggerRule, WhenCutOff,
     http::{METHODS, RESPONSES},
-    limits::{ATTEMPTS, EXIT_CODES, FACTORS, JITTER_RATIOS, PERCENTS, PRIORITIES, QUEUE_LIMITS, SHARDS_MAX},
+    limits::{AT_ONCE, ATTEMPTS, EXIT_CODES, FACTORS, JITTER_RATIOS, PERCENTS, PRIORITIES, QUEUE_LIMITS, SHARDS_MAX},
 };
-use crate::domain::{callback::Event, schedule::CATCHUP_LIMIT_MAX};
+use crate::domain::{
+    callback::Event,
+    placement::{Operator, Routing},
+    schedule::CATCHUP_LIMIT_MAX,
+};
 
 /// The keys of one kind of map.
 pub(super) struct Object {
@@ -98,6 +102,16 @@ const OVERLAPS: &[&str] = &{
     names
 };
 
+const ROUTINGS: &[&str] = &{
+    let mut names = [""; Routing::ALL.len()];
+    let mut place = 0;
+    while place < names.len() {
+        names[place] = Routing::ALL[place].name();
+        place += 1;
+    }
+    names
+};
+
 const REDIRECTS: &[&str] = &{
     let mut names = [""; Redirects::ALL.len()];
     let mut place = 0;
@@ -117,6 +131,18 @@ const EVENTS: &[&str] = &{
     }
     names
 };
+
+const OPERATORS: &[&str] = &{
+    let mut names = [""; Operator::ALL.len()];
+    let mut place = 0;
+    while place < names.len() {
+        names[place] = Operator::ALL[place].name();
+        place += 1;
+    }
+    names
+};
+
+const PRIORITY: Shape = Shape::Integer(*PRIORITIES.start() as i64, *PRIORITIES.end() as i64);
 
 const ON_FAILURE: Shape = Shape::Word(ON_FAILURES, &[]);
 
@@ -160,10 +186,20 @@ pub(super) const JOB_CONFIG: Object = Object {
             Shape::Span,
             "How long after its fire a job that waited may still start, with `overlap: queue`; unset means for ever.",
         ),
+        key(
+            "after_jobs",
+            Shape::Texts,
+            "The names of job configs: a job is made once each of them has finished since the last one was made so.",
+        ),
+        key(
+            "max_active_jobs",
+            Shape::Integer(*AT_ONCE.start() as i64, *AT_ONCE.end() as i64),
+            "How many jobs of this config may run at once, those that a person starts included; unset means any number.",
+        ),
         key("callbacks", Shape::Objects(&CALLBACK), "What is told to others about its jobs; at most 16."),
     ],
     choice: None,
-    later: &["max_active_jobs", "concurrency", "after_jobs", "enabled", "retention"],
+    later: &["enabled", "retention"],
 };
 
 /// An item of `schedules`.
@@ -240,9 +276,12 @@ pub(super) const TASK_DEFAULTS: Object = Object {
         key("on_failure", ON_FAILURE, "What a failure of a task does; fail when unset."),
         key("when_cut_off", WHEN_CUT_OFF, "What a task does while its runner is cut off; stop when unset."),
         key("warn_after", Shape::Span, "After how long an attempt is reported, once, as taking long."),
+        key("queue_timeout", Shape::Span, "How long a task may wait for a runner; unset means for ever."),
+        key("concurrency", Shape::Object(&CONCURRENCY), "What tasks share with tasks of any job config."),
+        key("priority", PRIORITY, "Higher goes first among the tasks a runner could take; 0 by default."),
     ],
     choice: None,
-    later: &["callbacks", "queue_timeout", "concurrency", "routing", "max_log_bytes"],
+    later: &["callbacks", "max_log_bytes"],
 };
 
 /// An item of `tasks`.
@@ -257,6 +296,7 @@ pub(super) const TASK_CONFIG: Object = Object {
         ),
         key("shell", Shape::Text, "A script for `/bin/sh -e`; never a template: values reach it through `env`."),
         key("http", Shape::Object(&HTTP), "An HTTP request, made by the runner; takes neither env nor working_dir."),
+        key("job", Shape::Object(&SUB_JOB), "Another job, which the task stands for: it ends as that job ends."),
         key("env", Shape::Pairs, "Environment variables of the task; values are templates."),
         key("working_dir", Shape::Text, "Where the task runs, relative to the runner's --work-dir."),
         key("needs", Shape::Texts, "The names of the tasks this one comes after."),
@@ -302,13 +342,35 @@ pub(super) const TASK_CONFIG: Object = Object {
         key("enabled", Shape::Flag, "False skips the task in every job; unset means true."),
         key(
             "priority",
-            Shape::Integer(*PRIORITIES.start() as i64, *PRIORITIES.end() as i64),
-            "Higher goes first among the tasks a runner could take; 0 by default.",
+            PRIORITY,
+            "Higher goes first among the tasks a runner could take; 0 by default. A minute of waiting makes up for one \
+             point.",
+        ),
+        key(
+            "queue_timeout",
+            Shape::Span,
+            "How long the task may wait for a runner each time it is QUEUED; unset means for ever. Then it is FAILED.",
+        ),
+        key(
+            "concurrency",
+            Shape::Object(&CONCURRENCY),
+            "What the task shares with tasks of any job config of its namespace; unset means nothing.",
         ),
         key("callbacks", Shape::Objects(&CALLBACK), "What is told to others about this task; at most 16."),
     ],
-    choice: Some((&["command", "shell", "http"], false)),
-    later: &["job", "container", "queue_timeout", "concurrency", "routing", "min_version", "secrets", "artifacts"],
+    choice: Some((&["command", "shell", "http", "job"], false)),
+    later: &["container", "secrets", "artifacts"],
+};
+
+/// `job`.
+pub(super) const SUB_JOB: Object = Object {
+    name: "JobTarget",
+    keys: &[
+        key("name", Shape::Name, "The name of its job config, in the same namespace; its newest version is run."),
+        key("params", Shape::Pairs, "Values for its params; each is a template, worked out when the job is made."),
+    ],
+    choice: None,
+    later: &["namespace", "version"],
 };
 
 /// `http`.
@@ -452,9 +514,56 @@ pub(super) const SHARDS: Object = Object {
 /// `runner`.
 pub(super) const RUNNER: Object = Object {
     name: "RunnerSelector",
-    keys: &[key("match_labels", Shape::Pairs, "Every one of these labels must be on the runner with this value.")],
+    keys: &[
+        key("match_labels", Shape::Pairs, "Every one of these labels must be on the runner with this value."),
+        key(
+            "match_expressions",
+            Shape::Objects(&LABEL_EXPRESSION),
+            "Every one of these must hold for the runner's labels; at most 32.",
+        ),
+        key("min_version", Shape::Text, "The oldest version of the runner's software that will do, such as 1.4.0."),
+        key("runners", Shape::Texts, "The ids of the runners that may take the task; unset means any."),
+        key("exclude_runners", Shape::Texts, "The ids of runners that may not take the task."),
+        key(
+            "routing",
+            Shape::Word(ROUTINGS, &[]),
+            "Which of the runners that may take the task and have an idle slot gets it; any when unset.",
+        ),
+        key(
+            "routing_key",
+            Shape::Text,
+            "A template, for `routing: consistent_hash`: tasks with the same text go to the same runner.",
+        ),
+    ],
     choice: None,
-    later: &["match_expressions", "min_version", "routing", "pin"],
+    later: &[],
+};
+
+/// An item of `match_expressions`.
+pub(super) const LABEL_EXPRESSION: Object = Object {
+    name: "LabelExpression",
+    keys: &[
+        key("key", Shape::Text, "The label's key."),
+        key("operator", Shape::Word(OPERATORS, &[]), "How it is compared."),
+        key("values", Shape::Texts, "With what, for in and not_in."),
+    ],
+    choice: None,
+    later: &[],
+};
+
+/// `concurrency`.
+pub(super) const CONCURRENCY: Object = Object {
+    name: "Concurrency",
+    keys: &[
+        key("key", Shape::Text, "The key that only so many tasks may hold at once, taken literally."),
+        key(
+            "limit",
+            Shape::Integer(*AT_ONCE.start() as i64, *AT_ONCE.end() as i64),
+            "How many tasks may hold the key while this one does; of several limits the lowest counts.",
+        ),
+    ],
+    choice: None,
+    later: &[],
 };
 
 /// `retry`.

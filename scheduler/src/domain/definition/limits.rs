@@ -38,8 +38,21 @@ pub const PERCENTS: RangeInclusive<u32> = 1..=100;
 /// Spans of time: ten years.
 pub const SPAN_MAX: Duration = Duration::from_hours(10 * 365 * 24);
 
+/// Conditions on labels of a selector, and values of one.
+pub const EXPRESSIONS_MAX: usize = 32;
+/// Values of one condition on a label, and runners named in a selector.
+pub const VALUES_OF_ONE_MAX: usize = 64;
+/// Bytes of a routing key, as it is written and as it is filled in.
+pub const ROUTING_KEY_MAX: usize = 1_024;
+/// Bytes of a concurrency key.
+pub const CONCURRENCY_KEY_MAX: usize = 200;
+/// Tasks that may hold one key, and jobs of one config that may run.
+pub const AT_ONCE: RangeInclusive<u32> = 1..=100_000;
+
 /// Schedules of a job config.
 pub const SCHEDULES_MAX: usize = 100;
+/// Job configs that one comes after.
+pub const AFTER_JOBS_MAX: usize = 100;
 /// Fires of a job config that wait.
 pub const QUEUE_LIMITS: RangeInclusive<u32> = 1..=1_000;
 /// Bytes of a schedule's cron expression or words.

@@ -18,6 +18,7 @@ mod fuzz;
 pub mod http;
 mod keys;
 pub mod limits;
+mod placement;
 mod problem;
 mod reader;
 mod schema;
@@ -32,6 +33,7 @@ pub use self::{
     diff::{Difference, diff},
     failure::{OnFailure, Retry, WhenCutOff},
     http::{Http, Redirects},
+    placement::{Concurrency, LabelExpression, Placement},
     problem::{Part, Path, Problem, Span, Step, closest, did_you_mean, render},
     schema::schema,
     validate::validate,
@@ -68,6 +70,10 @@ pub struct JobConfig {
     pub queue_limit: Option<u32>,
     /// How long after its fire a job that waited may still start; `None` means for ever.
     pub start_deadline: Option<Duration>,
+    /// The job configs after which a job of this one is made, once each of them has finished.
+    pub after_jobs: Vec<String>,
+    /// How many of its jobs may run at once; `None` means any number.
+    pub max_active_jobs: Option<u32>,
     /// What is told to others about its jobs.
     pub callbacks: Vec<Callback>,
 }
@@ -100,6 +106,14 @@ pub struct TaskDefaults {
     pub trigger_rule: Option<TriggerRule>,
     /// See [`TaskConfig::on_failure`].
     pub on_failure: Option<OnFailure>,
+    /// See [`TaskConfig::placement`].
+    pub placement: Placement,
+    /// See [`TaskConfig::queue_timeout`].
+    pub queue_timeout: Option<Duration>,
+    /// See [`TaskConfig::concurrency`].
+    pub concurrency: Option<Concurrency>,
+    /// See [`TaskConfig::priority`].
+    pub priority: Option<i32>,
     /// See [`TaskConfig::when_cut_off`].
     pub when_cut_off: Option<WhenCutOff>,
     /// See [`TaskConfig::warn_after`].
@@ -140,8 +154,14 @@ pub struct TaskConfig {
     pub warn_after: Option<Duration>,
     /// `Some(false)` skips it in every job.
     pub enabled: Option<bool>,
-    /// Higher goes first; -100 to 100.
-    pub priority: i32,
+    /// Higher goes first, -100 to 100; `None` means 0.
+    pub priority: Option<i32>,
+    /// What else a runner must have, and which of those that have it is chosen.
+    pub placement: Placement,
+    /// How long it may wait for a runner; `None` means for ever.
+    pub queue_timeout: Option<Duration>,
+    /// The key that it needs, if it needs one.
+    pub concurrency: Option<Concurrency>,
     /// What is told to others about it.
     pub callbacks: Vec<Callback>,
 }
@@ -156,6 +176,18 @@ pub enum Target {
     Shell(String),
     /// An HTTP request.
     Http(Box<Http>),
+    /// Another job, which needs no runner.
+    Job(SubJob),
+}
+
+/// A job that a task stands for.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SubJob {
+    /// The name of its job config, in the same namespace.
+    pub name: String,
+    /// Values for its parameters, each a template.
+    pub params: BTreeMap<String, String>,
 }
 
 impl Default for Target {
@@ -175,6 +207,7 @@ impl Target {
         match self {
             Self::Command(_) => "command",
             Self::Shell(_) => "shell",
+            Self::Job(_) => "job",
             Self::Http(_) => "http",
         }
     }
@@ -359,6 +392,10 @@ impl JobConfig {
                 }
                 task.trigger_rule = task.trigger_rule.or(defaults.trigger_rule);
                 task.on_failure = task.on_failure.or(defaults.on_failure);
+                task.placement.fill(&defaults.placement);
+                task.queue_timeout = task.queue_timeout.or(defaults.queue_timeout);
+                task.concurrency = task.concurrency.or_else(|| defaults.concurrency.clone());
+                task.priority = task.priority.or(defaults.priority);
                 task.when_cut_off = task.when_cut_off.or(defaults.when_cut_off);
                 task.warn_after = task.warn_after.or(defaults.warn_after);
                 task

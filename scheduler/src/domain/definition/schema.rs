@@ -5,8 +5,8 @@ use serde_json::{Map, Value, json};
 
 use super::{
     keys::{
-        CALLBACK, EMAIL_CALLBACK, HTTP, HTTP_CALLBACK, JOB_CALLBACK, JOB_CONFIG, Object, RETRY, RUNNER, SCHEDULE,
-        SHARDS, Shape, TASK_CONFIG, TASK_DEFAULTS,
+        CALLBACK, CONCURRENCY, EMAIL_CALLBACK, HTTP, HTTP_CALLBACK, JOB_CALLBACK, JOB_CONFIG, LABEL_EXPRESSION, Object,
+        RETRY, RUNNER, SCHEDULE, SHARDS, Shape, TASK_CONFIG, TASK_DEFAULTS,
     },
     limits::NAME_MAX,
 };
@@ -26,7 +26,9 @@ pub fn schema() -> Value {
         &HTTP,
         &SHARDS,
         &RUNNER,
+        &LABEL_EXPRESSION,
         &RETRY,
+        &CONCURRENCY,
         &CALLBACK,
         &HTTP_CALLBACK,
         &EMAIL_CALLBACK,
@@ -50,6 +52,8 @@ fn of_object(object: &Object) -> Value {
         "JobConfig" => &["name", "tasks"],
         "TaskConfig" => &["name"],
         "Retry" => &["max_attempts"],
+        "LabelExpression" => &["key", "operator"],
+        "Concurrency" => &["key", "limit"],
         "HttpTarget" => &["urls"],
         "Callback" => &["events"],
         "HttpCallback" => &["url"],

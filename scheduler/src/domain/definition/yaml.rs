@@ -3,18 +3,22 @@
 use std::collections::HashMap;
 
 use super::{
-    Callback, Http, JobConfig, OnFailure, Overlap, Redirects, Retry, Schedule, Shards, Split, Target, TaskConfig,
-    TaskDefaults, TriggerRule, WhenCutOff,
+    Callback, Http, JobConfig, OnFailure, Overlap, Redirects, Retry, Schedule, Shards, Split, SubJob, Target,
+    TaskConfig, TaskDefaults, TriggerRule, WhenCutOff,
     callback::{Action, Email, StartJob, Webhook},
     keys,
     limits::PROBLEMS_MAX,
+    placement,
     problem::{Part, Path, Problem, Span},
     reader::{self, Fields},
     tree::{self, Body, Node},
     validate::validate,
 };
-use crate::domain::callback::Event;
-use crate::domain::schedule::{After, CATCHUP_LIMIT, CATCHUP_WINDOW, MISFIRE_AFTER, Misfire, RuleSpec, Spec};
+use crate::domain::{
+    callback::Event,
+    schedule::{After, CATCHUP_LIMIT, CATCHUP_WINDOW, MISFIRE_AFTER, Misfire, RuleSpec, Spec},
+    uses,
+};
 
 /// One document of a job file.
 #[derive(Debug, Clone, PartialEq)]
@@ -23,6 +27,8 @@ pub struct Document {
     pub config: JobConfig,
     /// Its own text.
     pub source: String,
+    /// Where it names other job configs.
+    pub uses: Vec<(Path, Span)>,
 }
 
 /// Reads a job file: its documents in order, each of them valid, or every problem in the order of the file. Definitions that
@@ -62,7 +68,11 @@ pub fn read(source: &str, namespace: &str) -> Result<Vec<Document>, Vec<Problem>
         }
         problems.append(&mut found);
         let source = lines.get(tree.lines.start - 1..(tree.lines.end - 1).min(lines.len()));
-        documents.push(Document { config, source: source.unwrap_or_default().concat() });
+        let places = uses::of(&config).into_iter().map(|(_, path)| {
+            let span = tree.root.locate(&path, false);
+            (path, span)
+        });
+        documents.push(Document { uses: places.collect(), config, source: source.unwrap_or_default().concat() });
     }
     if trees.is_empty() && problems.is_empty() {
         let problem = Problem::new(Path::default(), "the file defines no job");
@@ -118,6 +128,8 @@ fn job_config(mut fields: Fields) -> JobConfig {
         overlap: fields.text("overlap").and_then(|name| Overlap::named(&name)),
         queue_limit: fields.integer("queue_limit").and_then(|number| number.try_into().ok()),
         start_deadline: fields.span("start_deadline"),
+        after_jobs: fields.texts("after_jobs").unwrap_or_default(),
+        max_active_jobs: fields.integer("max_active_jobs").and_then(|number| number.try_into().ok()),
         callbacks: fields.objects("callbacks").unwrap_or_default().into_iter().map(callback).collect(),
     }
 }
@@ -156,32 +168,39 @@ fn schedule(mut fields: Fields) -> Schedule {
 }
 
 fn task_defaults(mut fields: Fields) -> TaskDefaults {
+    let (match_labels, placement) = placement::runner(fields.object("runner"));
     TaskDefaults {
         timeout: fields.span("timeout"),
         retry: fields.object("retry").map(Retry::read),
-        match_labels: fields.object("runner").and_then(|mut runner| runner.pairs("match_labels")).unwrap_or_default(),
+        match_labels,
         env: fields.pairs("env").unwrap_or_default(),
         working_dir: fields.text("working_dir").unwrap_or_default(),
         trigger_rule: fields.text("trigger_rule").and_then(|name| TriggerRule::named(&name)),
         on_failure: fields.text("on_failure").and_then(|name| OnFailure::named(&name)),
+        placement,
+        queue_timeout: fields.span("queue_timeout"),
+        concurrency: fields.object("concurrency").map(placement::concurrency),
+        priority: fields.integer("priority").and_then(|number| number.try_into().ok()),
         when_cut_off: fields.text("when_cut_off").and_then(|name| WhenCutOff::named(&name)),
         warn_after: fields.span("warn_after"),
     }
 }
 
 fn task_config(mut fields: Fields) -> TaskConfig {
+    let (match_labels, placement) = placement::runner(fields.object("runner"));
     let command = fields.texts("command");
     let shell = fields.text("shell").map(Target::Shell);
     let http = fields.object("http").map(|fields| Target::Http(Box::new(self::http(fields))));
+    let job = fields.object("job").map(|fields| Target::Job(sub_job(fields)));
     TaskConfig {
         name: fields.text("name").unwrap_or_default(),
-        target: command.map(Target::Command).or(shell).or(http).unwrap_or_default(),
+        target: command.map(Target::Command).or(shell).or(http).or(job).unwrap_or_default(),
         env: fields.pairs("env").unwrap_or_default(),
         working_dir: fields.text("working_dir").unwrap_or_default(),
         needs: fields.texts("needs").unwrap_or_default(),
         shards: fields.object("shards").and_then(shards),
         timeout: fields.span("timeout"),
-        match_labels: fields.object("runner").and_then(|mut runner| runner.pairs("match_labels")).unwrap_or_default(),
+        match_labels,
         retry: fields.object("retry").map(Retry::read),
         trigger_rule: fields.text("trigger_rule").and_then(|name| TriggerRule::named(&name)),
         when: fields.text("when").unwrap_or_default(),
@@ -189,7 +208,10 @@ fn task_config(mut fields: Fields) -> TaskConfig {
         when_cut_off: fields.text("when_cut_off").and_then(|name| WhenCutOff::named(&name)),
         warn_after: fields.span("warn_after"),
         enabled: fields.flag("enabled"),
-        priority: fields.integer("priority").and_then(|number| number.try_into().ok()).unwrap_or_default(),
+        priority: fields.integer("priority").and_then(|number| number.try_into().ok()),
+        placement,
+        queue_timeout: fields.span("queue_timeout"),
+        concurrency: fields.object("concurrency").map(placement::concurrency),
         callbacks: fields.objects("callbacks").unwrap_or_default().into_iter().map(callback).collect(),
     }
 }
@@ -221,6 +243,10 @@ fn callback(mut fields: Fields) -> Callback {
         action,
         blocking: fields.flag("blocking").unwrap_or_default(),
     }
+}
+
+fn sub_job(mut fields: Fields) -> SubJob {
+    SubJob { name: fields.text("name").unwrap_or_default(), params: fields.pairs("params").unwrap_or_default() }
 }
 
 fn http(mut fields: Fields) -> Http {

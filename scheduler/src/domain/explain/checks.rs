@@ -1,6 +1,8 @@
 //! The checks of a task, in the order in which it passes them.
 
-use super::{Facts, Verdict, are, counted, runners, some, spell};
+use std::fmt::Write as _;
+
+use super::{Facts, NAMED_MAX, Verdict, are, counted, placing, runners, some, spell, sub_job};
 use crate::domain::{
     gate::{Gate, Outcome, closed_because, counts_as},
     job::JobState,
@@ -10,19 +12,28 @@ use crate::domain::{
 type Check = fn(&Facts<'_>) -> Verdict;
 
 /// Every check, in order.
-pub(super) const WAY: [(&str, Check); 15] = [
+pub(super) const WAY: [(&str, Check); 24] = [
     ("parents", parents),
     ("job", job),
     ("enabled", enabled),
     ("when", when),
     ("max_parallel", max_parallel),
+    ("attempts", attempts),
     ("retry delay", retry_delay),
+    ("sub-job", sub_job::check),
     ("queue", queue),
     ("capability", runners::capability),
     ("pin", runners::pin),
+    ("named runners", placing::named),
+    ("excluded runners", placing::excluded),
+    ("failed runners", placing::spent),
+    ("turn", placing::turn),
+    ("version", placing::version),
     ("labels", runners::labels),
+    ("expressions", placing::expressions),
     ("runners", runners::ready),
     ("schedulers", runners::schedulers),
+    ("concurrency", placing::concurrency),
     ("slots", runners::slots),
     ("dispatch", dispatch),
     ("work", work),
@@ -149,12 +160,30 @@ fn max_parallel(facts: &Facts<'_>) -> Verdict {
     Verdict::holds(detail, because, fixes)
 }
 
+/// What became of the attempts before this one.
+fn attempts(facts: &Facts<'_>) -> Verdict {
+    if facts.task.kind == Kind::Group {
+        return Verdict::Foreign;
+    }
+    let earlier = facts.task.earlier;
+    if earlier.is_empty() {
+        return Verdict::not_asked("none before this one");
+    }
+    // The last few say most.
+    let left_out = earlier.len().saturating_sub(NAMED_MAX);
+    let mut told: Vec<String> = earlier.iter().skip(left_out).map(ToString::to_string).collect();
+    if left_out > 0 {
+        told.insert(0, format!("{left_out} more"));
+    }
+    Verdict::passed(told.join("; "))
+}
+
 fn retry_delay(facts: &Facts<'_>) -> Verdict {
     let task = &facts.task;
     match task.not_before.filter(|_| task.state == TaskState::Queued) {
         Some(at) if at > facts.now => {
             let left = spell(at.since(facts.now));
-            let next = format!("attempt {} of {}", task.attempt, task.max_attempts);
+            let next = task.numbered();
             let fixes = vec![
                 format!("nothing: {next} may start in {left}"),
                 format!("what the one before wrote: baton logs {}", facts.address()),
@@ -170,11 +199,16 @@ fn retry_delay(facts: &Facts<'_>) -> Verdict {
 
 fn queue(facts: &Facts<'_>) -> Verdict {
     let Some(queue) = &facts.queue else { return runners::not_queued(facts) };
-    Verdict::passed(match (queue.ahead, queue.more_ahead) {
+    let mut detail = match (queue.ahead, queue.more_ahead) {
         (0, _) => "first of those that ask for the same".to_owned(),
         (ahead, false) => format!("{} before it", counted(ahead as usize, "task")),
         (ahead, true) => format!("more than {ahead} tasks before it"),
-    })
+    };
+    if let Some((timeout, since)) = facts.config.queue_timeout.zip(facts.task.since) {
+        let left = timeout.saturating_sub(facts.now.since(since));
+        let _ = write!(detail, "; fails in {} unless a runner takes it", spell(left));
+    }
+    Verdict::passed(detail)
 }
 
 fn dispatch(facts: &Facts<'_>) -> Verdict {
@@ -195,9 +229,9 @@ fn dispatch(facts: &Facts<'_>) -> Verdict {
             ];
             Verdict::holds(detail, format!("runner {runner} has not said that it runs"), fixes)
         }
-        _ if task.kind == Kind::Group => Verdict::Foreign,
+        _ if task.kind == Kind::Group || facts.sub_job().is_some() => Verdict::Foreign,
         _ if task.attempt == 0 => Verdict::not_asked("it was never given out"),
-        _ => Verdict::passed(format!("attempt {} of {} on {runner}", task.attempt, task.max_attempts)),
+        _ => Verdict::passed(format!("{} on {runner}", task.numbered())),
     }
 }
 
@@ -240,6 +274,9 @@ fn work(facts: &Facts<'_>) -> Verdict {
                 waiting => format!("{waiting} wait"),
             }
         )),
+        (TaskState::Running, _) if facts.config.target.waits_for_callback() => Verdict::passed(
+            "under way: it asks, then waits until somebody posts to its callback or its timeout is over",
+        ),
         (TaskState::Callback, _) => held(facts),
         (TaskState::Running, _) => Verdict::passed("under way"),
         (TaskState::Finished, _) => Verdict::passed("finished"),
@@ -259,13 +296,15 @@ fn work(facts: &Facts<'_>) -> Verdict {
         }
         (TaskState::Failed, _) => {
             let mut fixes = Vec::new();
-            if task.attempt > 0 {
-                fixes.push(format!("baton logs {}", facts.address()));
+            match facts.child {
+                Some(child) => fixes.push(format!("baton explain {}", child.id)),
+                None if task.attempt > 0 => fixes.push(format!("baton logs {}", facts.address())),
+                None => {}
             }
             fixes.push(format!("change tasks[{}] and apply, then baton run {}", facts.node, facts.job.name));
             let tries = match task.attempt {
                 0 | 1 => task.reason.to_owned(),
-                attempt => format!("{} (attempt {attempt} of {})", task.reason, task.max_attempts),
+                _ => format!("{} ({})", task.reason, task.numbered()),
             };
             Verdict::holds(tries.clone(), tries, fixes)
         }

@@ -2,8 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use super::{Check, Explanation, Standing, counted, spell};
-use crate::domain::{job::JobState, task::TaskState, time::Timestamp};
+use super::{Check, Explanation, Standing, counted, some, spell};
+use crate::domain::{
+    job::{JobState, Places},
+    task::TaskState,
+    time::Timestamp,
+};
 
 /// What is known of a job when it is explained.
 #[derive(Debug, Clone)]
@@ -18,6 +22,8 @@ pub struct JobFacts<'a> {
     pub state: JobState,
     /// Why.
     pub reason: &'a str,
+    /// What it waits for before its tasks are written, if it does.
+    pub waits: Option<Waits<'a>>,
     /// A task with `on_failure: stop` failed.
     pub stopping: bool,
     /// Since when it is in its state, if that is known.
@@ -36,6 +42,52 @@ pub struct JobFacts<'a> {
     pub failed: Vec<&'a str>,
 }
 
+/// What a job waits for before its tasks are written.
+#[derive(Debug, Clone)]
+pub enum Waits<'a> {
+    /// For the end of the jobs of its config before it: `overlap` says so.
+    Turn {
+        /// The short ids of the first few that live.
+        live: Vec<&'a str>,
+    },
+    /// For one of the places of its config: `max_active_jobs` says so.
+    Place {
+        /// How they stand.
+        places: Places,
+        /// How many wait before it.
+        before: u32,
+        /// The short ids of the first few that have one.
+        live: Vec<&'a str>,
+    },
+}
+
+/// The check that holds a job which waits, the end of the sentence, and what would free it.
+fn waiting(facts: &JobFacts<'_>) -> Option<(Check, String, Vec<String>)> {
+    let (name, detail, because, live) = match facts.waits.as_ref()? {
+        Waits::Turn { live } => {
+            let because = format!("it waits until the jobs before it are over: {}", some(live));
+            ("overlap", because.clone(), because, live)
+        }
+        Waits::Place { places, before, live } if places.free() > *before => {
+            let detail = "there is a place for it".to_owned();
+            ("max_active_jobs", detail, "there is a place, and it is about to begin".to_owned(), live)
+        }
+        Waits::Place { places, before, live } => {
+            let max = places.max.unwrap_or(u32::MAX);
+            let detail = format!("{} of at most {max} run, {} before it: {}", places.active, before, some(live));
+            let because =
+                format!("at most {} of its config may run at once ({})", counted(max as usize, "job"), some(live));
+            ("max_active_jobs", detail, because, live)
+        }
+    };
+    let mut fixes = vec!["nothing: it begins when one of them ends".to_owned()];
+    fixes.extend(live.first().map(|job| format!("baton explain {job}")));
+    if name == "max_active_jobs" {
+        fixes.push("or raise max_active_jobs and apply: the newest version decides".to_owned());
+    }
+    Some((Check { name, standing: Standing::Holds, detail }, because, fixes))
+}
+
 /// Explains a job.
 pub fn explain_job(facts: &JobFacts<'_>) -> Explanation {
     let count = |wanted: fn(TaskState) -> bool| -> u32 {
@@ -46,11 +98,17 @@ pub fn explain_job(facts: &JobFacts<'_>) -> Explanation {
     let check = |name, standing, detail| Check { name, standing, detail };
 
     let writing = facts.state == JobState::Created;
-    let mut checks = vec![check(
+    let waiting = waiting(facts).filter(|_| writing);
+    let mut checks: Vec<Check> = waiting.iter().map(|(check, ..)| check.clone()).collect();
+    checks.push(check(
         "expansion",
-        if writing { Standing::Holds } else { Standing::Passed },
+        match (writing, &waiting) {
+            (_, Some(_)) => Standing::NotReached,
+            (true, None) => Standing::Holds,
+            (false, None) => Standing::Passed,
+        },
         format!("{written} of {} written", counted(facts.tasks_total as usize, "task")),
-    )];
+    ));
     let live = matches!(facts.state, JobState::Running | JobState::Terminating);
     let counts: Vec<String> = facts.states.iter().map(|(state, count)| format!("{count} {}", state.word())).collect();
     checks.push(check(
@@ -83,16 +141,23 @@ pub fn explain_job(facts: &JobFacts<'_>) -> Explanation {
     let state = facts.state.word();
     let (id, name) = (facts.id, facts.name);
     let summary = match facts.state {
-        JobState::Created => format!("{name} is {state}{span}: its tasks are still being written"),
+        JobState::Created => match &waiting {
+            Some((_, because, _)) => format!("{name} is {state}{span}: {because}"),
+            None => format!("{name} is {state}{span}: its tasks are still being written"),
+        },
         JobState::Running | JobState::Terminating => {
             let given = count(TaskState::holds_slot);
             let queued = count(|state| state == TaskState::Queued);
             let total = counted(facts.tasks_total as usize, "task");
-            format!("{name} is {state}{span}: {ended} of {total} ended, {given} with runners, {queued} queued")
+            let long = if facts.reason.is_empty() { String::new() } else { format!("; {}", facts.reason) };
+            format!("{name} is {state}{span}: {ended} of {total} ended, {given} with runners, {queued} queued{long}")
         }
         _ if facts.reason.is_empty() => format!("{name} is {state}"),
         _ => format!("{name} is {state}: {}", facts.reason),
     };
+    if let Some((_, _, fixes)) = waiting {
+        return Explanation { summary, checks, fixes };
+    }
     let named = if live { &facts.ahead } else { &facts.failed };
     let fixes = named.iter().map(|task| format!("baton explain {id}/{task}")).collect();
     Explanation { summary, checks, fixes }

@@ -7,22 +7,24 @@
 
 mod checks;
 mod job;
+mod placing;
 mod runners;
+mod sub_job;
 mod summary;
 #[cfg(test)]
 mod tests;
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 pub use self::{
-    job::{JobFacts, explain_job},
+    job::{JobFacts, Waits, explain_job},
     runners::{RunnerFacts, SchedulerFacts},
 };
 use super::{
-    definition::{OnFailure, TaskConfig, TriggerRule},
+    definition::{OnFailure, SubJob, Target, TaskConfig, TriggerRule},
     gate::{End, Gate, Parents, SkipCause, counts_as},
     job::JobState,
-    pick::Class,
+    placement::{Class, Holders},
     task::{Kind, TaskState},
     time::Timestamp,
     timing::Timing,
@@ -85,6 +87,8 @@ pub struct Facts<'a> {
     pub owed: Vec<Owed>,
     /// What its own condition comes to, when that is of interest.
     pub condition: Option<Condition>,
+    /// The job that it stands for, if it stands for one and that was made.
+    pub child: Option<Child<'a>>,
     /// Its shards, if it is a group; those of its group, if it is a shard.
     pub shards: Option<ShardsOf>,
     /// Where it stands in the queue, when it is in it.
@@ -121,16 +125,33 @@ pub struct Subject<'a> {
     pub skip_cause: Option<SkipCause>,
     /// The present or last attempt; 0 before the first.
     pub attempt: u32,
-    /// How many it may have.
+    /// How many it may have; 0 when that depends on how many runners there are.
     pub max_attempts: u32,
     /// A retry is not started before this.
     pub not_before: Option<Timestamp>,
+    /// Those before the present one, oldest first.
+    pub earlier: &'a [Earlier],
     /// The runner it was last given to.
     pub runner: Option<&'a str>,
     /// Since when it is in its state, if that is known.
     pub since: Option<Timestamp>,
     /// When its last attempt started.
     pub started_at: Option<Timestamp>,
+}
+
+/// The job that a task stands for.
+#[derive(Debug, Clone, Copy)]
+pub struct Child<'a> {
+    /// Its short id.
+    pub id: &'a str,
+    /// The name of its job config.
+    pub name: &'a str,
+    /// Its state.
+    pub state: JobState,
+    /// How many of its tasks ended.
+    pub tasks_ended: u32,
+    /// How many it has.
+    pub tasks_total: u32,
 }
 
 /// A parent of a task.
@@ -200,6 +221,19 @@ pub struct Queue {
     pub ahead: u32,
     /// Whether there are more than were counted.
     pub more_ahead: bool,
+    /// Who holds the key that it needs, if it needs one.
+    pub holders: KeyFacts,
+}
+
+/// What is known of a key that only so many tasks may hold.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct KeyFacts {
+    /// Those that hold it, counted.
+    pub holders: Holders,
+    /// The first few of them, as `JOB/TASK`.
+    pub held_by: Vec<String>,
+    /// The first task in the queue that needs it, if that is another one: as `JOB/TASK`, with its limit.
+    pub first: Option<(String, u32)>,
 }
 
 impl Parent<'_> {
@@ -228,6 +262,14 @@ impl Facts<'_> {
             }
         }
         parents
+    }
+
+    /// The job that it stands for, as it is defined; the shards of a group stand for jobs, the group does not.
+    fn sub_job(&self) -> Option<&SubJob> {
+        match &self.config.target {
+            Target::Job(job) if self.task.kind != Kind::Group => Some(job),
+            _ => None,
+        }
     }
 
     /// What people call it, such as `resize#3`.
@@ -307,6 +349,36 @@ impl Verdict {
 
     fn holds(detail: impl Into<String>, because: impl Into<String>, fixes: Vec<String>) -> Self {
         Self::Holds(Hold { detail: detail.into(), because: because.into(), fixes })
+    }
+}
+
+/// An attempt that another followed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Earlier {
+    /// Its number.
+    pub number: u32,
+    /// The runner that had it; what stands for a job needs none.
+    pub runner: Option<String>,
+    /// What became of it.
+    pub reason: String,
+}
+
+impl fmt::Display for Earlier {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.runner {
+            Some(runner) => write!(to, "{} on {runner}: {}", self.number, self.reason),
+            None => write!(to, "{}: {}", self.number, self.reason),
+        }
+    }
+}
+
+impl Subject<'_> {
+    /// "attempt 2 of 3", or "attempt 2" when nobody can say how many there may be.
+    fn numbered(&self) -> String {
+        match self.max_attempts {
+            0 => format!("attempt {}", self.attempt),
+            most => format!("attempt {} of {most}", self.attempt),
+        }
     }
 }
 

@@ -1,30 +1,28 @@
 //! The checks that look at runners: who may take the task, who is there, who has room.
 
-use std::{collections::BTreeMap, fmt::Write as _};
+use std::fmt::Write as _;
 
 use uuid::Uuid;
 
-use super::{Facts, Verdict, are, counted, some, spell};
+use super::{
+    Facts, Verdict, are, counted,
+    placing::{having, reasons},
+    some, spell,
+};
 use crate::domain::{
-    pick::Class,
+    placement::{Ask, Class, Traits},
     runner::{RunnerState, Signs},
     scheduler::SchedulerState,
-    selector::Selector,
     task::{Kind, TaskState},
     time::Timestamp,
     timing::Timing,
-    turns::Turns,
 };
 
 /// What is known of a runner.
 #[derive(Debug, Clone)]
 pub struct RunnerFacts {
-    /// Its id.
-    pub id: String,
-    /// Its labels.
-    pub labels: BTreeMap<String, String>,
-    /// What it can run.
-    pub capabilities: Vec<String>,
+    /// What it has.
+    pub traits: Traits,
     /// Its slots.
     pub slots: u32,
     /// How many of them hold a task.
@@ -54,18 +52,8 @@ impl RunnerFacts {
     }
 
     fn suits(&self, class: &Class) -> bool {
-        class.suits(&self.id, &self.labels, &self.capabilities)
+        class.suits(&self.traits)
     }
-}
-
-/// What the task asks for, of a kind that is asked first.
-fn class_of_capability(class: &Class) -> Class {
-    Class { pin: None, turns: Turns::default(), selector: Selector::default(), ..class.clone() }
-}
-
-/// What the task asks for, but for labels.
-fn class_of_pin(class: &Class) -> Class {
-    Class { selector: Selector::default(), ..class.clone() }
 }
 
 /// The runners that may take the task, if it is queued.
@@ -89,8 +77,8 @@ pub(super) fn not_queued_or(facts: &Facts<'_>, verdict: Verdict) -> Verdict {
 
 pub(super) fn capability(facts: &Facts<'_>) -> Verdict {
     let Some(queue) = &facts.queue else { return not_queued(facts) };
-    let class = class_of_capability(&queue.class);
-    let able = facts.runners.iter().filter(|runner| runner.suits(&class)).count();
+    let class = &queue.class;
+    let (_, able) = having(facts, class, Ask::Capability);
     let known = counted(facts.runners.len(), "runner");
     if able > 0 {
         return Verdict::passed(format!("{able} of {known} can run {:?} targets", class.capability));
@@ -106,32 +94,12 @@ pub(super) fn capability(facts: &Facts<'_>) -> Verdict {
 
 pub(super) fn pin(facts: &Facts<'_>) -> Verdict {
     let Some(queue) = &facts.queue else { return not_queued(facts) };
-    let Class { pin, turns, .. } = &queue.class;
-    if pin.is_none() && turns.is_empty() {
-        return Verdict::not_asked("any runner that suits may take it");
+    let Some(pin) = &queue.class.pin else { return Verdict::not_asked("any runner that suits may take it") };
+    if having(facts, &queue.class, Ask::Pin).1 > 0 {
+        return Verdict::passed(format!("only {pin} may take it"));
     }
-    let given_up: Vec<&String> = turns.given_up.iter().collect();
-    let class = class_of_pin(&queue.class);
-    let left = facts.runners.iter().filter(|runner| runner.suits(&class)).count();
-    match (pin, &turns.stay) {
-        (Some(pin), _) if left > 0 => Verdict::passed(format!("only {pin} may take it")),
-        (Some(pin), _) if !turns.given_up.contains(pin) => {
-            let because = format!("only runner {pin} may take it, and it is not there");
-            Verdict::holds(because.clone(), because, vec![format!("start runner {pin} again: baton-runner --id {pin}")])
-        }
-        (_, Some(stay)) if left > 0 => Verdict::passed(format!("its retries stay on {stay}")),
-        (_, Some(stay)) => {
-            let because = format!("its retries stay on {stay}, which is not there");
-            Verdict::holds(because.clone(), because, vec!["nothing: it goes on to another runner by itself".to_owned()])
-        }
-        _ if left > 0 => {
-            Verdict::passed(format!("given up on {}; {left} of {} left", some(&given_up), facts.runners.len()))
-        }
-        _ => {
-            let because = format!("no runner is left to transfer to; given up on {}", some(&given_up));
-            Verdict::holds(because.clone(), because, vec!["nothing: it fails within a second or two".to_owned()])
-        }
-    }
+    let because = format!("only runner {pin} may take it, and it is not there");
+    Verdict::holds(because.clone(), because, vec![format!("start runner {pin} again: baton-runner --id {pin}")])
 }
 
 pub(super) fn labels(facts: &Facts<'_>) -> Verdict {
@@ -140,9 +108,7 @@ pub(super) fn labels(facts: &Facts<'_>) -> Verdict {
     if selector.labels().is_empty() {
         return Verdict::not_asked("it asks for none");
     }
-    let able: Vec<&RunnerFacts> =
-        facts.runners.iter().filter(|runner| runner.suits(&class_of_pin(&queue.class))).collect();
-    let fitting = able.iter().filter(|runner| runner.suits(&queue.class)).count();
+    let (able, fitting) = having(facts, &queue.class, Ask::Labels);
     let known = counted(able.len(), "runner");
     if fitting > 0 {
         return Verdict::passed(format!(
@@ -150,14 +116,7 @@ pub(super) fn labels(facts: &Facts<'_>) -> Verdict {
             if fitting == 1 { "has" } else { "have" }
         ));
     }
-    let lacking: Vec<String> = able
-        .iter()
-        .filter_map(|runner| {
-            let why = queue.class.mismatch(&runner.id, &runner.labels, &runner.capabilities)?;
-            Some(format!("{}: {why}", runner.id))
-        })
-        .collect();
-    let detail = format!("needs {selector}; none of {known} has it ({})", some(&lacking));
+    let detail = format!("needs {selector}; none of {known} has it ({})", reasons(&able, &queue.class));
     let mut start = "start a runner with  baton-runner".to_owned();
     for (key, value) in selector.labels() {
         let _ = write!(start, " --label {key}={value}");
@@ -173,7 +132,7 @@ pub(super) fn ready(facts: &Facts<'_>) -> Verdict {
     let mut fixes = Vec::new();
     let mut online = 0_usize;
     for runner in &suitable {
-        let id = &runner.id;
+        let id = &runner.traits.id;
         let (word, fix) = match runner.state(facts.now, &facts.timing) {
             RunnerState::Online => {
                 online += 1;
@@ -240,7 +199,7 @@ pub(super) fn slots(facts: &Facts<'_>) -> Verdict {
     if busy < slots {
         return Verdict::passed(format!("{} of {slots} idle", slots - busy));
     }
-    let ids: Vec<&str> = working.iter().map(|runner| runner.id.as_str()).collect();
+    let ids: Vec<&str> = working.iter().map(|runner| runner.traits.id.as_str()).collect();
     let detail = format!("all {slots} of {} are busy", some(&ids));
     let mut because = format!("every slot of the runners that may take it is busy ({})", some(&ids));
     if let Some(ahead) = facts.queue.as_ref().map(|queue| queue.ahead).filter(|ahead| *ahead > 0) {
@@ -258,7 +217,7 @@ pub(super) fn slots(facts: &Facts<'_>) -> Verdict {
 pub(super) fn ending(facts: &Facts<'_>) -> Verdict {
     let id = facts.task.runner.unwrap_or_default();
     let reason = facts.task.reason;
-    let Some(runner) = facts.runners.iter().find(|runner| runner.id == id) else {
+    let Some(runner) = facts.runners.iter().find(|runner| runner.traits.id == id) else {
         let detail = format!("its end is waited for ({reason})");
         return Verdict::holds(detail.clone(), detail, Vec::new());
     };

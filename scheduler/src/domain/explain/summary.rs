@@ -29,7 +29,9 @@ pub(super) fn of(facts: &Facts<'_>, hold: Option<&Hold>) -> String {
                     }
                     _ => String::new(),
                 };
-                format!("{label} is {state}{span} on {runner}{timeout}")
+                let long =
+                    if facts.task.reason.is_empty() { String::new() } else { format!(", {}", facts.task.reason) };
+                format!("{label} is {state}{span} on {runner}{timeout}{long}")
             }
             _ => format!("{label} is {state}{span}"),
         },
@@ -55,6 +57,10 @@ fn finished(facts: &Facts<'_>) -> String {
 pub(super) fn next(facts: &Facts<'_>) -> Vec<String> {
     match (facts.task.state, facts.task.kind) {
         (_, Kind::Group) => vec![format!("baton get tasks {}", facts.job.id)],
+        (TaskState::Running | TaskState::Finished, _) if facts.child.is_some() => {
+            let child = facts.child.map_or("", |child| child.id);
+            vec![format!("baton describe job {child}")]
+        }
         (TaskState::Running, _) => vec![format!("baton logs {} -f", facts.address())],
         (TaskState::Finished, _) => vec![format!("baton logs {}", facts.address())],
         _ => Vec::new(),

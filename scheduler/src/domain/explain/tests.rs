@@ -5,7 +5,14 @@ use std::{collections::BTreeMap, time::Duration};
 use uuid::Uuid;
 
 use super::*;
-use crate::domain::{runner::Signs, scheduler::SchedulerState, selector::Selector, turns::Turns};
+use crate::domain::{
+    definition::Concurrency,
+    job::Places,
+    placement::{Limit, Traits},
+    runner::Signs,
+    scheduler::SchedulerState,
+    selector::Selector,
+};
 
 const NOW: Timestamp = Timestamp(1_000_000_000);
 
@@ -30,6 +37,7 @@ fn facts(config: &TaskConfig, state: TaskState) -> Facts<'_> {
             skip_cause: None,
             attempt: 0,
             max_attempts: 1,
+            earlier: &[],
             not_before: None,
             runner: None,
             since: Some(before(192)),
@@ -40,6 +48,7 @@ fn facts(config: &TaskConfig, state: TaskState) -> Facts<'_> {
         parents: Vec::new(),
         owed: Vec::new(),
         condition: None,
+        child: None,
         shards: None,
         queue: None,
         runners: Vec::new(),
@@ -49,8 +58,9 @@ fn facts(config: &TaskConfig, state: TaskState) -> Facts<'_> {
 fn queued(config: &TaskConfig, labels: &[(&str, &str)]) -> Facts<'static> {
     let config = Box::leak(Box::new(config.clone()));
     let selector = Selector::new(pairs(labels));
-    let class = Class { capability: "command".into(), pin: None, turns: Turns::default(), selector };
-    Facts { queue: Some(Queue { class, ahead: 0, more_ahead: false }), ..facts(config, TaskState::Queued) }
+    let class = Class { selector, ..Class::of("command") };
+    let queue = Queue { class, ahead: 0, more_ahead: false, holders: KeyFacts::default() };
+    Facts { queue: Some(queue), ..facts(config, TaskState::Queued) }
 }
 
 fn pairs(labels: &[(&str, &str)]) -> BTreeMap<String, String> {
@@ -59,9 +69,12 @@ fn pairs(labels: &[(&str, &str)]) -> BTreeMap<String, String> {
 
 fn runner(id: &str, labels: &[(&str, &str)]) -> RunnerFacts {
     RunnerFacts {
-        id: id.into(),
-        labels: pairs(labels),
-        capabilities: vec!["command".into()],
+        traits: Traits {
+            id: id.into(),
+            labels: pairs(labels),
+            capabilities: vec!["command".into()],
+            version: "0.9.0".into(),
+        },
         slots: 2,
         slots_busy: 0,
         signs: Signs { has_session: true, draining: false, last_seen_at: before(1), hold_until: None },
@@ -200,7 +213,7 @@ fn what_keeps_a_queued_task_from_a_runner_is_found_in_order() {
     };
     let offline = |runner: &mut RunnerFacts| runner.signs.has_session = false;
     let silent = |runner: &mut RunnerFacts| runner.signs.last_seen_at = before(40);
-    let unable = |runner: &mut RunnerFacts| runner.capabilities.clear();
+    let unable = |runner: &mut RunnerFacts| runner.traits.capabilities.clear();
     let full = |runner: &mut RunnerFacts| runner.slots_busy = 2;
     let at_rest = |runner: &mut RunnerFacts| {
         runner.scheduler = Some(SchedulerFacts { id: Uuid::nil(), state: SchedulerState::Drained });
@@ -333,6 +346,7 @@ fn a_job_leads_to_the_tasks_that_everything_waits_for() {
         name: "orders",
         state: JobState::Running,
         reason: "",
+        waits: None,
         stopping: false,
         since: Some(before(60)),
         deadline: None,
@@ -348,20 +362,156 @@ fn a_job_leads_to_the_tasks_that_everything_waits_for() {
 }
 
 #[test]
-fn a_task_that_was_transferred_says_whose_turn_it_is_and_who_was_given_up() {
-    let asks = |stay: Option<&str>, given_up: &[&str], there: &[&str]| {
+fn a_task_that_was_transferred_says_whose_turn_it_is() {
+    let asks = |there: &[&str]| {
         let mut facts = queued(&config(), &[]);
         facts.runners = there.iter().map(|id| runner(id, &[])).collect();
-        facts.queue.as_mut().expect("it is queued").class.turns =
-            Turns { stay: stay.map(str::to_owned), given_up: given_up.iter().map(|id| (*id).to_owned()).collect() };
-        explain(&facts).checks.into_iter().find(|check| check.name == "pin").expect("it is asked")
+        let class = Class { stay: Some("b".to_owned()), ..Class::of("command").without("a") };
+        facts.queue.as_mut().expect("it is queued").class = class;
+        explain(&facts).checks.into_iter().find(|check| check.name == "turn").expect("it is asked")
     };
-    assert_eq!(asks(None, &["a"], &["a", "b"]).detail, "given up on a; 1 of 2 left");
-    assert_eq!(asks(Some("b"), &["a"], &["a", "b"]).detail, "its retries stay on b");
-    let alone = asks(None, &["a"], &["a"]);
+    let there = asks(&["a", "b"]);
     assert_eq!(
-        (alone.standing, alone.detail.as_str()),
-        (Standing::Holds, "no runner is left to transfer to; given up on a")
+        (there.standing, there.detail.as_str()),
+        (Standing::Passed, "its retries stay on b: 1 of 1 runner suit")
     );
-    assert_eq!(asks(Some("b"), &[], &["a"]).standing, Standing::Holds);
+    let away = asks(&["a", "c"]);
+    assert_eq!(away.standing, Standing::Holds);
+    assert_eq!(away.detail, "its retries stay on b: none of 1 runner suits (c: its retries stay on b)");
+}
+
+/// One row a demand: what the class asks for beside labels, which check holds, how the sentence ends, the first help.
+#[test]
+fn what_a_task_asks_of_a_runner_beside_labels_is_told_too() {
+    let set = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+    let class = Class::of("command");
+    let expression = crate::domain::placement::Expression {
+        key: "zone".into(),
+        operator: crate::domain::placement::Operator::In,
+        values: set(&["c", "d"]),
+    };
+    for (class, check, because, fix) in [
+        (
+            Class { runners: set(&["x", "y"]), ..class.clone() },
+            "named runners",
+            "no runner suits: one of x, y",
+            "start one of those runners",
+        ),
+        (
+            Class { excluded: set(&["a", "b"]), ..class.clone() },
+            "excluded runners",
+            "no runner suits: not a, b",
+            "start another runner",
+        ),
+        (
+            class.clone().without("a").without("b"),
+            "failed runners",
+            "no runner suits: not a, b, where it failed",
+            "start another runner",
+        ),
+        (
+            Class { min_version: "1.0".parse().ok(), ..class.clone() },
+            "version",
+            "no runner suits: at least version 1.0.0",
+            "start a newer runner",
+        ),
+        (
+            Class { expressions: std::collections::BTreeSet::from([expression]), ..class.clone() },
+            "expressions",
+            "no runner suits: zone in (c, d)",
+            "start a runner with such labels",
+        ),
+    ] {
+        let mut facts = queued(&config(), &[]);
+        facts.runners = vec![runner("a", &[("zone", "a")]), runner("b", &[])];
+        facts.queue.as_mut().unwrap().class = class;
+        assert_answer(&facts, check, &format!("publish is QUEUED for 3m12s: {because}"), fix);
+        let found = explain(&facts).checks.into_iter().find(|found| found.name == check).unwrap();
+        assert!(found.detail.contains("none of 2 runners suits (a: "), "{}", found.detail);
+        // Whoever has it passes.
+        let queue = facts.queue.as_mut().unwrap();
+        queue.class.runners.insert("a".into());
+        (queue.class.min_version, queue.class.excluded) = (None, set(&["b"]));
+        (queue.class.spent, queue.class.expressions) = (set(&["b"]), std::collections::BTreeSet::default());
+        assert_eq!(answer(&facts).0, "dispatch");
+    }
+}
+
+#[test]
+fn a_key_names_who_holds_it_and_whose_limit_counts() {
+    let config = TaskConfig { concurrency: Some(Concurrency { key: "db".into(), limit: 3 }), ..config() };
+    let mut facts = queued(&config, &[]);
+    facts.runners = vec![runner("a", &[])];
+    let queue = facts.queue.as_mut().unwrap();
+    queue.class.limit = Some(Limit::new("default", "db", 3));
+    assert_eq!(answer(&facts).0, "dispatch");
+    let holders = Holders { count: 1, lowest: Some(1) };
+    facts.queue.as_mut().unwrap().holders = KeyFacts { holders, held_by: vec!["11111111/load".into()], first: None };
+    let summary = "publish is QUEUED for 3m12s: the key default/db is held by as many as may: 11111111/load";
+    assert_answer(&facts, "concurrency", summary, "nothing: it starts when one of them ends");
+    let check = explain(&facts).checks.into_iter().find(|check| check.name == "concurrency").unwrap();
+    assert_eq!(check.detail, "default/db: 1 of at most 1 hold it (11111111/load)");
+
+    // There would be room for this one, but not for the one before it.
+    let holders = Holders { count: 1, lowest: Some(3) };
+    let first = Some(("22222222/vacuum".to_owned(), 1));
+    facts.queue.as_mut().unwrap().holders = KeyFacts { holders, held_by: vec!["11111111/load".into()], first };
+    let (check, summary, fix) = answer(&facts);
+    assert_eq!((check, fix.as_str()), ("concurrency", "baton explain 22222222/vacuum"));
+    assert!(summary.contains("22222222/vacuum waits before it for the key default/db"), "{summary}");
+}
+
+#[test]
+fn a_queue_timeout_tells_how_long_there_is_left() {
+    let config = TaskConfig { queue_timeout: Some(Duration::from_mins(5)), ..config() };
+    let check = explain(&queued(&config, &[])).checks.into_iter().find(|check| check.name == "queue").unwrap();
+    assert_eq!(check.detail, "first of those that ask for the same; fails in 1m48s unless a runner takes it");
+}
+
+#[test]
+fn a_job_that_waits_for_a_place_names_who_has_them() {
+    let waiting = |waits| JobFacts {
+        now: NOW,
+        id: "7be0d21c",
+        name: "orders",
+        state: JobState::Created,
+        reason: "",
+        waits: Some(waits),
+        stopping: false,
+        since: Some(before(60)),
+        deadline: None,
+        tasks_total: 4,
+        states: BTreeMap::new(),
+        tasks_failed: 0,
+        ahead: vec![],
+        failed: vec![],
+    };
+    let places = Places { max: Some(2), active: 2, held: 4 };
+    let explanation = explain_job(&waiting(Waits::Place { places, before: 3, live: vec!["11111111", "22222222"] }));
+    let because = "at most 2 jobs of its config may run at once (11111111, 22222222)";
+    assert_eq!(explanation.summary, format!("orders is CREATED for 1m00s: {because}"));
+    assert_eq!(explanation.checks[0].detail, "2 of at most 2 run, 3 before it: 11111111, 22222222");
+    assert_eq!(explanation.fixes[1], "baton explain 11111111");
+    let explanation = explain_job(&waiting(Waits::Turn { live: vec!["11111111"] }));
+    assert_eq!(
+        explanation.summary,
+        "orders is CREATED for 1m00s: it waits until the jobs before it are over: 11111111"
+    );
+    assert_eq!(explanation.checks[1].standing, Standing::NotReached);
+}
+
+#[test]
+fn what_became_of_each_attempt_is_told_the_last_ones_first_of_all() {
+    let config = config();
+    let attempt =
+        |number| Earlier { number, runner: Some(format!("r{number}")), reason: format!("exit code {number}") };
+    let earlier: Vec<Earlier> = (1..=5).map(attempt).collect();
+    let mut facts = facts(&config, TaskState::Failed);
+    facts.task.earlier = &earlier;
+    facts.task.attempt = 6;
+    facts.task.max_attempts = 0;
+    facts.task.reason = "exit code 6; no runner is left to transfer to";
+    let check = explain(&facts).checks.into_iter().find(|check| check.name == "attempts").unwrap();
+    assert_eq!(check.detail, "2 more; 3 on r3: exit code 3; 4 on r4: exit code 4; 5 on r5: exit code 5");
+    assert!(explain(&facts).summary.ends_with("no runner is left to transfer to (attempt 6)"));
 }

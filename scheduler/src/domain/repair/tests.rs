@@ -1,3 +1,5 @@
+//! What a repair does to a job, order by order, and what it refuses.
+
 use super::*;
 use crate::domain::definition::OnFailure;
 

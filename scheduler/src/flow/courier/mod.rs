@@ -69,13 +69,13 @@ impl Courier {
         let attempt = async {
             match &callback.action {
                 Action::Http(webhook) => self.http.post(callback, webhook, self.settings.secrets_dir.as_deref()).await,
-                Action::Email(email) => match &self.settings.mail {
-                    Some(mail) => mail.send(callback, email).await,
-                    None => {
-                        let problem = "no mail server is set: start the scheduler with --smtp-host and --smtp-from";
-                        Outcome::failed(Verdict::GiveUp, problem)
+                Action::Email(email) => {
+                    if let Some(mail) = &self.settings.mail {
+                        return mail.send(callback, email).await;
                     }
-                },
+                    let problem = "no mail server is set: start the scheduler with --smtp-host and --smtp-from";
+                    Outcome::failed(Verdict::GiveUp, problem)
+                }
                 Action::Job(_) => Outcome::failed(Verdict::GiveUp, "a job is started by a turn"),
             }
         };

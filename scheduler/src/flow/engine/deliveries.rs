@@ -74,18 +74,14 @@ impl Deliveries {
         self.in_flight = self.in_flight.saturating_sub(input.tried.len() + input.starts.len());
     }
 
+    /// Tells when the next callback is due, as a committed turn saw it.
+    pub(super) fn wait_for(&mut self, next: Option<Instant>) {
+        self.at = next;
+    }
+
     /// A turn was committed: what it settled is out of our hands, what it claimed goes on its way.
-    pub(super) fn perform(
-        &mut self,
-        engine: &Engine,
-        input: &Input,
-        claimed: Vec<Claimed>,
-        next: Option<Option<Instant>>,
-    ) {
+    pub(super) fn perform(&mut self, engine: &Engine, input: &Input, claimed: Vec<Claimed>) {
         self.in_flight = self.in_flight.saturating_sub(input.tried.len() + input.starts.len());
-        if let Some(next) = next {
-            self.at = next;
-        }
         self.in_flight += claimed.len();
         for callback in claimed {
             if matches!(callback.action, Action::Job(_)) {

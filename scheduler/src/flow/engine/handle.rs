@@ -16,7 +16,7 @@ use crate::{
         order::{Order, OrderAnswer},
         pulse::Seen,
         request::{
-            self, Applied, Apply, Backfill, CancelBackfill, Delete, DeleteCalendar, MarkTask, PutCalendar,
+            self, Applied, Apply, Backfill, CancelBackfill, Complete, Delete, DeleteCalendar, MarkTask, PutCalendar,
             PutCalendars, Repaired, Rerun, Run, Switch, Terminate,
         },
     },
@@ -45,6 +45,11 @@ impl Engine {
     /// Ends a job or a task; returns how many tasks that concerned.
     pub async fn terminate(&self, order: Terminate) -> Result<u32, request::Error> {
         self.count(Order::Terminate(order)).await
+    }
+
+    /// Completes a task that waits for its callback; when this returns that survives any crash.
+    pub async fn complete(&self, order: Complete) -> Result<(), request::Error> {
+        self.done(Order::Complete(order)).await
     }
 
     /// Runs tasks of a job again.

@@ -143,7 +143,7 @@ impl Scene {
                 if ready(&page.rows) {
                     return page.rows;
                 }
-                tokio::time::sleep(Duration::from_millis(5)).await;
+                tokio::task::yield_now().await;
             }
         })
         .await

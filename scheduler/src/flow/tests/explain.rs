@@ -18,7 +18,7 @@ impl Scene {
     }
 
     /// Waits until a check holds a task, and gives its explanation.
-    async fn held_by(&self, job: Uuid, (name, shard): (&str, Option<u32>), check: &str) -> Explanation {
+    pub(super) async fn held_by(&self, job: Uuid, (name, shard): (&str, Option<u32>), check: &str) -> Explanation {
         tokio::time::timeout(PATIENCE, async {
             let mut changes = self.engine.subscribe(job);
             loop {

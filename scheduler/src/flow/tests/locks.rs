@@ -6,6 +6,7 @@ use crate::{
     flow::{
         batch::{Context, Input},
         order::Order,
+        picker::Memory,
         plan::Plans,
         turn::within,
     },
@@ -37,7 +38,10 @@ async fn a_new_config_is_locked_before_any_job() {
         timing: Timing::from_beat(Duration::from_secs(10), Duration::from_secs(10)),
         scheduler: Uuid::now_v7(),
         plans: Plans::default(),
+        memory: Memory::default(),
         clustered: true,
+        public_url: String::new(),
+        followed: None,
     };
     let config = JobConfig {
         namespace: "default".into(),

@@ -13,22 +13,20 @@ impl Scene {
     }
 
     async fn run_of(&self, name: &str) -> Result<Uuid, request::Error> {
-        let order =
-            Run { caller: Caller::default(), namespace: "default".into(), name: name.into(), params: BTreeMap::new() };
+        let order = Run {
+            caller: Caller::default(),
+            namespace: "default".into(),
+            name: name.into(),
+            params: BTreeMap::new(),
+            runner: None,
+        };
         self.engine.run(order).await
     }
 
     /// Another scheduler in the place of this one: it has read nothing yet.
     async fn restart(&mut self) {
         self.engine.stop().await;
-        let settings = Settings {
-            courier: crate::flow::courier::Settings::default(),
-            store: self.world.store.clone(),
-            timing: Timing::from_beat(Duration::from_secs(10), Duration::from_secs(10)),
-            scheduler: Uuid::now_v7(),
-            address: "127.0.0.1:7420".to_owned(),
-        };
-        self.engine = Engine::start(settings).0;
+        self.engine = Engine::start(settings(self.world.store.clone(), "127.0.0.1:7420")).0;
     }
 
     /// Overwrites a definition and gives what it was.

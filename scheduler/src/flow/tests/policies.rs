@@ -65,8 +65,11 @@ impl Scene {
             timing,
             scheduler: Uuid::now_v7(),
             plans: Plans::default(),
+            memory: crate::flow::picker::Memory::default(),
             clustered: false,
             backoff: crate::domain::callback::delivery::Backoff::default(),
+            public_url: String::new(),
+            followed: None,
         };
         let input = Input { sweep: Some(Judge::trusting(now)), ..Input::default() };
         let output = within(PATIENCE, &mut context, &input).await.unwrap();

@@ -9,6 +9,7 @@ use crate::{
     flow::{
         batch::{Context, Input},
         order::{Order, OrderAnswer},
+        picker::Memory,
         plan::Plans,
         sessions::{Given, Opening, Session, ToEnd},
         turn::within,
@@ -91,6 +92,7 @@ async fn a_stream_that_was_replaced_elsewhere_keeps_no_work_from_others() {
         store,
         timing: timing(),
         scheduler: Uuid::now_v7(),
+        public_url: format!("http://{address}"),
         address,
         courier: crate::flow::courier::Settings::default(),
     });
@@ -125,6 +127,7 @@ async fn a_stop_comes_to_its_end_although_requests_keep_coming() {
                         namespace: "default".into(),
                         name: "job".into(),
                         params: BTreeMap::new(),
+                        runner: None,
                     };
                     while engine.run(order()).await.is_ok() {}
                 })
@@ -161,7 +164,10 @@ async fn a_version_that_was_never_committed_is_not_planned_for() {
         timing: timing(),
         scheduler: Uuid::now_v7(),
         plans: Plans::default(),
+        memory: Memory::default(),
         clustered: false,
+        public_url: String::new(),
+        followed: None,
     };
     let apply = |name: &str| {
         let tasks = vec![task(name, &[])];
@@ -170,7 +176,13 @@ async fn a_version_that_was_never_committed_is_not_planned_for() {
     };
     let run = || {
         let caller = Caller::default();
-        Order::Run(Run { caller, namespace: "default".into(), name: "job".into(), params: BTreeMap::new() })
+        Order::Run(Run {
+            caller,
+            namespace: "default".into(),
+            name: "job".into(),
+            params: BTreeMap::new(),
+            runner: None,
+        })
     };
     let turn = |orders| Input { orders, ..Input::default() };
     let (mut ours, mut theirs) = (context(), context());

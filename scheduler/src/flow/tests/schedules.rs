@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use uuid::Uuid;
 
-use super::{PATIENCE, Puppet, Scene, exit, hello, report, task};
+use super::{PATIENCE, Puppet, Scene, exit, hello, report, settings, task};
 use crate::{
     domain::{
         command::Command,
@@ -13,10 +13,9 @@ use crate::{
         job::JobState,
         schedule::{After, Misfire, RuleSpec, Spec},
         time::micros,
-        timing::Timing,
     },
     flow::{
-        Engine, Settings,
+        Engine,
         request::{Apply, Caller, Error},
     },
     store::{Store, sql, testing},
@@ -163,14 +162,7 @@ pub(super) async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
 }
 
 pub(super) fn engine_on(store: Store) -> Engine {
-    let settings = Settings {
-        courier: crate::flow::courier::Settings::default(),
-        store,
-        timing: Timing::from_beat(Duration::from_secs(10), Duration::from_secs(10)),
-        scheduler: Uuid::now_v7(),
-        address: "127.0.0.1:7420".to_owned(),
-    };
-    Engine::start(settings).0
+    Engine::start(settings(store, "127.0.0.1:7420")).0
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -8,7 +8,7 @@ use crate::{
     store::testing,
 };
 
-const LEASE: Duration = Duration::from_secs(60);
+const LEASE: Duration = Duration::from_mins(1);
 
 fn row(at: i64) -> CallbackRow {
     CallbackRow {

@@ -34,6 +34,8 @@ pub struct Model {
     pub warn_at: Option<i64>,
     pub warned_at: Option<i64>,
     pub waiting: bool,
+    pub held: bool,
+    pub runner: Option<String>,
     pub stopping: bool,
     pub timed_out: bool,
     pub expanded: i32,

@@ -26,6 +26,9 @@ const TRIES_MAX: u32 = 5;
 /// chunk 8 before chunk 7 is committed by another scheduler, and would never come back for it.
 const ORDER_LOCK: i64 = 0x62_6c6f_6773;
 
+/// How many outputs whose pieces could not be stored are remembered.
+const TORN_MAX: usize = 10_000;
+
 /// A piece and where to say that it is stored.
 #[derive(Debug)]
 pub(super) struct Order {
@@ -61,6 +64,7 @@ pub(super) async fn write(
     stop: CancellationToken,
 ) {
     let mut batch = Vec::with_capacity(BATCH_MAX);
+    let mut torn = HashMap::new();
     loop {
         tokio::select! {
             biased;
@@ -76,21 +80,31 @@ pub(super) async fn write(
             batch.drain(..).map(|Order { piece, done }| (piece, done)).unzip();
         let mut tries = 1;
         let outcome = loop {
-            match store(&writer, backend, &pieces).await {
+            match store(&writer, backend, &pieces, &torn).await {
                 Err(error) if error.is_contended() && tries < TRIES_MAX => tries += 1,
                 outcome => break outcome,
             }
         };
         match outcome {
             Ok(ends) => {
-                for (answer, end) in answers.into_iter().zip(ends) {
-                    let _nobody_waits_any_more = answer.send(Ok(end));
+                for ((answer, end), piece) in answers.into_iter().zip(ends).zip(&pieces) {
+                    if end.is_some() && torn.get(&piece.output).is_some_and(|from| piece.offset <= *from) {
+                        torn.remove(&piece.output);
+                    }
+                    let _nobody_waits_any_more = answer.send(end.ok_or_else(|| Arc::new(Error::Torn)));
                 }
                 let jobs: BTreeSet<Uuid> = pieces.iter().map(|piece| piece.job_id).collect();
                 let _nobody_follows = stored.send(jobs.into_iter().collect());
             }
             Err(error) => {
                 warn!(%error, pieces = pieces.len(), "cannot store output; runners will send it again");
+                if torn.len() + pieces.len() > TORN_MAX {
+                    torn.clear();
+                }
+                for piece in &pieces {
+                    let from = torn.entry(piece.output).or_insert(piece.offset);
+                    *from = piece.offset.min(*from);
+                }
                 let error = Arc::new(error);
                 for answer in answers {
                     let _nobody_waits_any_more = answer.send(Err(error.clone()));
@@ -100,8 +114,15 @@ pub(super) async fn write(
     }
 }
 
-/// Stores a batch in one transaction and says for each piece up to where its output is stored then.
-async fn store(writer: &DatabaseConnection, backend: DbBackend, pieces: &[Piece]) -> Result<Vec<u64>, Error> {
+/// Stores a batch in one transaction and says for each piece up to where its output is stored then; none for a piece
+/// that comes behind one that could not be stored and is not sent again yet. To take it would make a hole of what is
+/// missing, which nothing fills any more.
+async fn store(
+    writer: &DatabaseConnection,
+    backend: DbBackend,
+    pieces: &[Piece],
+    torn: &HashMap<Output, u64>,
+) -> Result<Vec<Option<u64>>, Error> {
     let tx = Tx::begin(writer, backend).await?;
     if backend == DbBackend::Postgres {
         let lock = sql::statement(backend, "SELECT pg_advisory_xact_lock(:lock)", &[("lock", ORDER_LOCK.into())]);
@@ -113,6 +134,10 @@ async fn store(writer: &DatabaseConnection, backend: DbBackend, pieces: &[Piece]
     let mut answers = Vec::with_capacity(pieces.len());
     for piece in pieces {
         let end = ends.entry(piece.output).or_insert(0);
+        if piece.offset > *end && torn.get(&piece.output).is_some_and(|from| piece.offset > *from && *end <= *from) {
+            answers.push(None);
+            continue;
+        }
         if let Some((start, skipped, data)) = missing(*end, piece) {
             *end = start + data.len() as u64;
             rows.push(log_chunk::ActiveModel {
@@ -129,7 +154,7 @@ async fn store(writer: &DatabaseConnection, backend: DbBackend, pieces: &[Piece]
                 created_at: Set(now),
             });
         }
-        answers.push(*end);
+        answers.push(Some(*end));
     }
     if !rows.is_empty() {
         log_chunk::Entity::insert_many(rows).exec_without_returning(tx.connection()).await?;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use sea_orm::{
     ColumnTrait as _, ConnectionTrait as _, EntityTrait as _, PaginatorTrait as _, QueryFilter as _, QueryOrder as _,
-    QuerySelect as _,
+    QueryResult, QuerySelect as _,
     sea_query::{Expr, ExprTrait as _},
 };
 use uuid::Uuid;
@@ -13,20 +13,24 @@ use super::word;
 use crate::{
     domain::{
         gate::SkipCause,
-        pick::Class,
+        job::{JobState, Places},
+        placement::{Class, Holders, rank},
         task::{Kind, TaskState},
         time::Timestamp,
     },
     store::{
         Error, Store,
-        entity::task,
+        entity::{job, task},
         row::{Row as _, unreadable},
         sql,
+        task::{HOLDS_SLOT, RANK},
     },
 };
 
 /// How many nodes one statement asks about.
 const NODES_MAX: usize = 500;
+/// How many classes of queued tasks are looked through for a key.
+const CLASSES_MAX: u32 = 1_000;
 /// How many tasks before one in the queue are counted.
 const AHEAD_MAX: u32 = 10_000;
 
@@ -91,21 +95,116 @@ impl Store {
         let class = Class::parse(&row.class).ok_or_else(|| unreadable("task", id, "its class is none"))?;
         let text = "SELECT count(*) AS ahead FROM (
                         SELECT 1 FROM task WHERE state = 'QUEUED' AND class = :class AND not_before <= :now
-                        AND (priority > :priority OR priority = :priority
-                             AND (queued_at < :queued_at OR queued_at = :queued_at AND id < :id))
-                        LIMIT :most) AS first";
+                        AND ({RANK} < :rank OR {RANK} = :rank AND id < :id)
+                        LIMIT :most) AS first"
+            .replace("{RANK}", RANK);
+        let rank = rank(row.priority, Timestamp(row.queued_at.unwrap_or_default()));
         let params = [
             ("class", row.class.into()),
             ("now", now.0.into()),
-            ("priority", row.priority.into()),
-            ("queued_at", row.queued_at.unwrap_or_default().into()),
+            ("rank", rank.into()),
             ("id", id.into()),
             ("most", i64::from(AHEAD_MAX + 1).into()),
         ];
-        let row = self.reader().query_one_raw(sql::statement(self.backend(), text, &params)).await?;
+        let row = self.reader().query_one_raw(sql::statement(self.backend(), &text, &params)).await?;
         let ahead: i64 = row.map(|row| row.column("ahead")).transpose()?.unwrap_or_default();
         let ahead = u32::try_from(ahead).unwrap_or(u32::MAX);
         Ok(Some(Place { class, ahead: Ord::min(ahead, AHEAD_MAX), more_ahead: ahead > AHEAD_MAX }))
+    }
+
+    /// Who holds a key, counted, and the first few of them: job, node and shard.
+    pub async fn key_holders(&self, key: &str, named: u32) -> Result<(Holders, Vec<(Uuid, String)>), Error> {
+        let holds =
+            format!("task.concurrency_key = :key AND task.concurrency_key IS NOT NULL AND ({HOLDS_SLOT} OR NOT gone)");
+        let text = format!("SELECT count(*) AS holders, min(concurrency_limit) AS lowest FROM task WHERE {holds}");
+        let row = self.reader().query_one_raw(sql::statement(self.backend(), &text, &[("key", key.into())])).await?;
+        let Some(row) = row else { return Ok((Holders::default(), Vec::new())) };
+        let count = u32::try_from(row.column::<i64>("holders")?).unwrap_or(u32::MAX);
+        let holders = Holders { count, lowest: row.maybe_number("lowest")? };
+        let text = format!(
+            "SELECT task.job_id, task.shard_index, task_config.name FROM task
+             JOIN task_config ON task_config.id = task.task_config_id WHERE {holds} ORDER BY task.id LIMIT :limit"
+        );
+        let params = [("key", key.into()), ("limit", i64::from(named).into())];
+        let rows = self.reader().query_all_raw(sql::statement(self.backend(), &text, &params)).await?;
+        Ok((holders, rows.iter().map(labelled).collect::<Result<_, _>>()?))
+    }
+
+    /// The first queued task of each class that needs a key, but for this one, by rank: rank, limit, job and name.
+    pub async fn first_for_key(
+        &self,
+        key: &str,
+        but: Uuid,
+        now: Timestamp,
+    ) -> Result<Option<(i64, u32, Uuid, String)>, Error> {
+        let text = "WITH RECURSIVE classes (class) AS (
+                        SELECT min(class) FROM task WHERE state = 'QUEUED'
+                        UNION ALL
+                        SELECT (SELECT min(task.class) FROM task
+                                WHERE task.state = 'QUEUED' AND task.class > classes.class)
+                        FROM classes WHERE classes.class IS NOT NULL
+                    )
+                    SELECT class FROM classes WHERE class IS NOT NULL LIMIT :limit";
+        let params = [("limit", i64::from(CLASSES_MAX).into())];
+        let rows = self.reader().query_all_raw(sql::statement(self.backend(), text, &params)).await?;
+        let mut first: Option<(i64, u32, Uuid, String)> = None;
+        for row in rows {
+            let class: String = row.column("class")?;
+            let Some(limit) = Class::parse(&class).and_then(|class| class.limit).filter(|limit| limit.key == key)
+            else {
+                continue;
+            };
+            let text = format!(
+                "SELECT task.job_id, task.shard_index, task.priority, task.queued_at, task_config.name FROM task
+                 JOIN task_config ON task_config.id = task.task_config_id
+                 WHERE state = 'QUEUED' AND class = :class AND not_before <= :now AND task.id <> :but
+                 ORDER BY {RANK}, task.id LIMIT 1"
+            );
+            let params = [("class", class.into()), ("now", now.0.into()), ("but", but.into())];
+            let row = self.reader().query_one_raw(sql::statement(self.backend(), &text, &params)).await?;
+            let Some(row) = row else { continue };
+            let rank = rank(row.column("priority")?, row.time("queued_at")?.unwrap_or_default());
+            let (job, name) = labelled(&row)?;
+            if first.as_ref().is_none_or(|(known, ..)| rank < *known) {
+                first = Some((rank, limit.at_once, job, name));
+            }
+        }
+        Ok(first)
+    }
+
+    /// How the places of a job's config stand, and how many jobs wait for one before it.
+    pub async fn places(&self, config: Uuid, job: Uuid) -> Result<(Places, u32), Error> {
+        let text = "SELECT max_active_jobs,
+                        (SELECT count(*) FROM job WHERE job.job_config_id = :config AND NOT job.waiting
+                         AND job.state IN ('CREATED', 'RUNNING', 'TERMINATING')) AS active,
+                        (SELECT count(*) FROM job WHERE job.job_config_id = :config AND job.state = 'CREATED'
+                         AND job.held) AS held,
+                        (SELECT count(*) FROM job WHERE job.job_config_id = :config AND job.state = 'CREATED'
+                         AND job.held AND job.id < :job) AS before
+                    FROM job_config WHERE id = :config";
+        let params = [("config", config.into()), ("job", job.into())];
+        let row = self.reader().query_one_raw(sql::statement(self.backend(), text, &params)).await?;
+        let Some(row) = row else { return Ok((Places::default(), 0)) };
+        let count = |name| row.column::<i64>(name).map(|count| u32::try_from(count).unwrap_or(u32::MAX));
+        let places =
+            Places { max: row.maybe_number("max_active_jobs")?, active: count("active")?, held: count("held")? };
+        Ok((places, count("before")?))
+    }
+
+    /// The first few jobs of a config that have a place.
+    pub async fn live_jobs_of(&self, config: Uuid, limit: u64) -> Result<Vec<Uuid>, Error> {
+        use job::Column as C;
+        let live = [JobState::Created, JobState::Running, JobState::Terminating].map(JobState::word);
+        let ids = job::Entity::find()
+            .filter(C::JobConfigId.eq(config))
+            .filter(C::Waiting.eq(false))
+            .filter(C::State.is_in(live))
+            .order_by_asc(C::Id)
+            .limit(limit)
+            .select_only()
+            .column(C::Id)
+            .into_tuple();
+        Ok(ids.all(self.reader()).await?)
     }
 
     /// How many shards of a group wait for their turn before this one.
@@ -155,6 +254,13 @@ impl Store {
             .await?;
         Ok(nodes.into_iter().map(i32::cast_unsigned).collect())
     }
+}
+
+/// A task's job, and what people call the task within it.
+fn labelled(row: &QueryResult) -> Result<(Uuid, String), Error> {
+    let (name, shard): (String, i32) = (row.column("name")?, row.column("shard_index")?);
+    let label = if shard < 0 { name } else { format!("{name}#{shard}") };
+    Ok((row.column("job_id")?, label))
 }
 
 /// The tasks and groups, never shards, of some nodes.

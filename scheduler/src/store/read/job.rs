@@ -2,12 +2,13 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use sea_orm::{ColumnTrait as _, EntityTrait as _, QueryFilter as _, QueryOrder as _, QuerySelect as _};
+use sea_orm::{ColumnTrait as _, Condition, EntityTrait as _, QueryFilter as _, QueryOrder as _, QuerySelect as _};
 use uuid::Uuid;
 
-use super::{Page, has_labels, map, word};
+use super::{Led, Page, has_labels, map, word};
 use crate::{
     domain::{
+        definition::span,
         job::JobState,
         origin::{Parent, Trigger},
         time::{Timestamp, micros},
@@ -47,6 +48,12 @@ pub struct Job {
     pub ended_at: Option<Timestamp>,
     /// When it runs out of time.
     pub deadline_at: Option<Timestamp>,
+    /// It waits for the end of the jobs before it, or for a place.
+    pub waiting: bool,
+    /// It waits for a place among the jobs of its config that may run.
+    pub held: bool,
+    /// The one runner that may take its tasks.
+    pub pin: Option<String>,
     /// What has not started will not start.
     pub stopping: bool,
     /// How many nodes its graph has.
@@ -63,6 +70,8 @@ pub struct Job {
     pub backfill_id: Option<Uuid>,
     /// The job it is a consequence of.
     pub parent: Option<Parent>,
+    /// What led to it, by name.
+    pub led: Led,
     /// The schedule that made it.
     pub schedule: Option<String>,
     /// The instant that a schedule made it for.
@@ -86,17 +95,20 @@ pub struct JobFilter {
     pub since: Option<Timestamp>,
     /// Only jobs made before this.
     pub before: Option<Timestamp>,
+    /// Only jobs that this one led to.
+    pub parent: Option<Uuid>,
+    /// Only jobs that one of these made; empty means any.
+    pub triggers: Vec<Trigger>,
 }
 
 impl Store {
     /// One job.
     pub async fn job(&self, id: Uuid) -> Result<Option<Job>, Error> {
-        job::Entity::find_by_id(id)
-            .filter(job::Column::Removing.eq(false))
-            .one(self.reader())
-            .await?
-            .map(Job::try_from)
-            .transpose()
+        let question = job::Entity::find_by_id(id).filter(job::Column::Removing.eq(false));
+        let job = question.one(self.reader()).await?.map(Job::try_from).transpose()?;
+        let mut jobs: Vec<Job> = job.into_iter().collect();
+        self.lead(&mut jobs).await?;
+        Ok(jobs.pop())
     }
 
     /// Jobs, newest first, below the one given.
@@ -125,13 +137,32 @@ impl Store {
             let high = first_id_at(before.0.saturating_add(micros(ID_SLACK)));
             question = question.filter(C::CreatedAt.lt(before.0)).filter(C::Id.lt(high));
         }
+        if let Some(parent) = filter.parent {
+            question = question.filter(C::ParentJobId.eq(parent));
+        }
+        if !filter.triggers.is_empty() {
+            // What the older column has no word for stands in the newer one.
+            let words = || filter.triggers.iter().map(|trigger| trigger.word());
+            let old = Condition::all().add(C::Cause.is_null()).add(C::TriggerKind.is_in(words()));
+            question = question.filter(Condition::any().add(C::Cause.is_in(words())).add(old));
+        }
         if let Some(below) = below {
             question = question.filter(C::Id.lt(below));
         }
         let rows = question.order_by_desc(C::Id).limit(limit + 1).all(self.reader()).await?;
         let page = Page::cut(rows, limit);
-        let rows = page.rows.into_iter().map(Job::try_from).collect::<Result<_, Error>>()?;
+        let mut rows = page.rows.into_iter().map(Job::try_from).collect::<Result<Vec<_>, Error>>()?;
+        self.lead(&mut rows).await?;
         Ok(Page { rows, more: page.more })
+    }
+
+    /// Fills in what led to jobs.
+    async fn lead(&self, jobs: &mut [Job]) -> Result<(), Error> {
+        let mut led = self.led_to(jobs).await?;
+        for job in jobs.iter_mut() {
+            job.led = led.remove(&job.id).unwrap_or_default();
+        }
+        Ok(())
     }
 }
 
@@ -145,24 +176,37 @@ impl TryFrom<job::Model> for Job {
     type Error = Error;
 
     fn try_from(row: job::Model) -> Result<Self, Error> {
+        // That it takes long is said as long as it goes on and nothing else is to be said.
+        let state = word("job", row.id, &row.state, JobState::from_word)?;
+        let warned = row.warned_at.and(row.warn_at).zip(row.started_at);
+        let reason = match warned.filter(|_| state == JobState::Running && row.reason.is_empty()) {
+            Some((warn_at, started_at)) => {
+                format!("runs longer than {}", span::format(Timestamp(warn_at).since(Timestamp(started_at))))
+            }
+            None => row.reason,
+        };
         let trigger = row.cause.as_deref().unwrap_or(&row.trigger_kind);
         let task = row.parent_task_id.zip(row.parent_attempt.map(i32::cast_unsigned));
         Ok(Self {
             trigger: word("job", row.id, trigger, Trigger::from_word)?,
+            led: Led::default(),
             parent: row.parent_job_id.map(|job| Parent { job, task }),
             labels: map("job", row.id, &row.labels)?,
-            state: word("job", row.id, &row.state, JobState::from_word)?,
+            state,
             params: map("job", row.id, &row.params)?,
             id: row.id,
             config_id: row.job_config_id,
             version: row.version.cast_unsigned(),
             namespace: row.namespace,
             name: row.name,
-            reason: row.reason,
+            reason,
             created_at: Timestamp(row.created_at),
             started_at: row.started_at.map(Timestamp),
             ended_at: row.ended_at.map(Timestamp),
             deadline_at: row.deadline_at.map(Timestamp),
+            waiting: row.waiting,
+            held: row.held,
+            pin: row.runner,
             stopping: row.stopping,
             tasks_total: row.tasks_total.cast_unsigned(),
             tasks_ended: row.tasks_ended.cast_unsigned(),

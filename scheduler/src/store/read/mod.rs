@@ -7,6 +7,7 @@ mod callback;
 mod config;
 mod definition;
 mod explain;
+mod family;
 mod id;
 mod job;
 mod runner;
@@ -31,6 +32,7 @@ pub use self::{
     config::{Config, ConfigKey, ConfigVersion, ListedConfig},
     definition::{Definition, Definitions},
     explain::Place,
+    family::{Child, Led, Source},
     id::{CANDIDATES_MAX, Found},
     job::{Job, JobFilter},
     runner::Runner,

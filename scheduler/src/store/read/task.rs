@@ -11,12 +11,13 @@ use sea_orm::{
 };
 use uuid::Uuid;
 
-use super::{Definition, Job, Page, word};
+use super::{Child, Definition, Job, Page, word};
 use crate::{
     domain::{
         definition::TaskConfig,
         gate::{Parents, SkipCause},
-        pick::Class,
+        placement::Class,
+        policy,
         task::{Kind, TaskState},
         time::Timestamp,
     },
@@ -64,7 +65,7 @@ pub struct Task {
     pub skip_cause: Option<SkipCause>,
     /// The present or last attempt.
     pub attempt: u32,
-    /// How many it may have.
+    /// How many it may have; 0 when that depends on how many runners there are.
     pub max_attempts: u32,
     /// The fencing token.
     pub lease: u64,
@@ -102,10 +103,14 @@ pub struct Task {
     pub parents: Parents,
     /// What a runner must have to take it.
     pub class: Option<Class>,
+    /// Higher goes first.
+    pub priority: i32,
     /// The job's seq at its last change.
     pub seq: u64,
     /// Its shards by state, if it is a group.
     pub shard_states: BTreeMap<TaskState, u32>,
+    /// The newest job that it stood for.
+    pub child: Option<Child>,
 }
 
 /// One earlier try at a task.
@@ -322,12 +327,14 @@ impl Store {
         let definitions = self.definitions_of(rows.iter().map(|row| row.job_id)).await?;
         let groups = rows.iter().filter(|row| row.kind == Kind::Group.word()).map(|row| row.id).collect();
         let mut states = self.shard_states(groups).await?;
+        let mut children = self.children_of(&rows).await?;
         rows.into_iter()
             .map(|row| {
                 let config =
                     definitions.get(&row.job_id).and_then(|definition| definition.tasks.get(row.node as usize));
                 let states = states.remove(&row.id).unwrap_or_default();
-                shown(row, config, states)
+                let child = children.remove(&row.id);
+                shown(row, config, states).map(|task| Task { child, ..task })
             })
             .collect()
     }
@@ -443,10 +450,10 @@ fn shown(row: task::Model, config: Option<&TaskConfig>, shard_states: BTreeMap<T
         shard_item: row.shard_item,
         reason: row.reason,
         attempt: row.attempt.cast_unsigned(),
-        max_attempts: config.and_then(|config| config.retry.as_ref()).map_or(1, |retry| retry.max_attempts)
+        max_attempts: config.map_or(1, |config| policy::of(config).attempts().unwrap_or_default())
             + row.attempts_before.cast_unsigned(),
         lease: row.lease.cast_unsigned(),
-        runner_id: row.runner_id,
+        runner_id: row.runner_id.filter(|id| !id.is_empty()),
         slot: row.slot.map(i32::cast_unsigned),
         gone: row.gone,
         exit_code: row.exit_code,
@@ -467,9 +474,11 @@ fn shown(row: task::Model, config: Option<&TaskConfig>, shard_states: BTreeMap<T
             skipped: row.parents_skipped.cast_unsigned(),
         },
         class: Class::parse(&row.class),
+        priority: row.priority,
         needs: config.map(|config| config.needs.clone()).unwrap_or_default(),
         seq: row.seq.cast_unsigned(),
         shard_states,
+        child: None,
     })
 }
 

@@ -79,6 +79,8 @@ async fn job_of(tx: &Tx, config: Uuid, name: &str, state: JobState, created_at: 
         warn_at: None,
         warned_at: None,
         waiting: false,
+        held: false,
+        runner: None,
         stopping: false,
         timed_out: false,
         expanded: 2,

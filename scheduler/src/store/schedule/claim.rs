@@ -40,14 +40,15 @@ pub async fn claim_released(tx: &Tx, limit: u32) -> Result<Vec<Claimed>, Error> 
     rows.iter().map(claimed).collect()
 }
 
-/// Locks configs with a job that waits while nothing of theirs runs.
+/// Locks configs with a job that waits while nothing of theirs runs. One that waits for a place alone counts as
+/// if it ran: it will, whatever else does.
 pub async fn claim_held(tx: &Tx, limit: u32) -> Result<Vec<Config>, Error> {
     let text = format!(
         "SELECT id, namespace, name, version FROM job_config WHERE id IN (
-             SELECT job.job_config_id FROM job WHERE job.state = 'CREATED' AND job.waiting AND NOT EXISTS (
-                 SELECT 1 FROM job AS other WHERE other.job_config_id = job.job_config_id AND NOT other.waiting
-                 AND other.backfill_id IS NULL
-                 AND other.state IN {LIVE}))
+             SELECT job.job_config_id FROM job WHERE job.state = 'CREATED' AND job.waiting AND NOT job.held
+             AND NOT EXISTS (
+                 SELECT 1 FROM job AS other WHERE other.job_config_id = job.job_config_id AND other.state IN {LIVE}
+                 AND other.backfill_id IS NULL AND (other.held OR NOT other.waiting)))
          ORDER BY id LIMIT :limit {{skip_locked}}"
     );
     let rows = tx.query(sql::statement(tx.backend(), &text, &[("limit", i64::from(limit).into())])).await?;

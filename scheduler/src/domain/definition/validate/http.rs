@@ -68,12 +68,7 @@ pub(super) fn check(
         let message = format!("of a response {} to {} bytes can be read", RESPONSES.start(), RESPONSES.end());
         problems.push(Problem::new(http.key("max_response_bytes"), message));
     }
-    if target.wait_for_callback {
-        problems.push(Problem::new(
-            http.key("wait_for_callback"),
-            "\"wait_for_callback\" is not supported by this version",
-        ));
-    } else if target.wait_for_callback && timeout.is_none() {
+    if target.wait_for_callback && timeout.is_none() {
         let message = format!(
             "task {:?} waits for a callback and has no timeout: if none came, it would wait for ever",
             task.name

@@ -7,16 +7,18 @@ mod callbacks;
 mod failures;
 mod http;
 mod names;
+mod placement;
 mod schedules;
 mod sizes;
+mod sub_jobs;
 mod texts;
 
 pub(super) use self::names::check as check_name;
 use super::{
     JobConfig, Shards, Split, Target, TaskConfig,
     limits::{
-        EDGES_MAX, LABEL_MAX, LABELS_MAX, PATH_MAX, PERCENTS, PRIORITIES, PROBLEMS_MAX, SHARDS_MAX, SHARDS_TOTAL_MAX,
-        SPAN_MAX, TASKS_MAX,
+        EDGES_MAX, LABEL_MAX, LABELS_MAX, PATH_MAX, PERCENTS, PROBLEMS_MAX, SHARDS_MAX, SHARDS_TOTAL_MAX, SPAN_MAX,
+        TASKS_MAX,
     },
     problem::{Part, Path, Problem},
     span,
@@ -35,6 +37,8 @@ pub fn validate(config: &JobConfig) -> Vec<Problem> {
     failures::warning(config.warn_after, config.timeout, &root.key("warn_after"), &mut problems);
     defaults(config, &root.key("task_defaults"), &mut problems);
     schedules::check(config, &mut problems);
+    sub_jobs::after(config, &mut problems);
+    placement::job(config, &root, &mut problems);
     callbacks::check(config, &mut problems);
 
     let tasks = root.key("tasks");
@@ -49,10 +53,12 @@ pub fn validate(config: &JobConfig) -> Vec<Problem> {
         let graph = graph(&config.tasks, &mut problems);
         for (place, task) in config.tasks.iter().enumerate() {
             self::task(task, config, &tasks.index(place), &mut problems);
+            sub_jobs::task(config, task, &tasks.index(place), &mut problems);
         }
         shards_together(&config.tasks, &mut problems);
         failures::policies(config, &mut problems);
         sizes::commands(config, &mut problems);
+        placement::together(config, &config.resolved(), &mut problems);
         texts::check(config, graph.as_ref(), &mut problems);
     }
     problems.truncate(PROBLEMS_MAX);
@@ -63,8 +69,15 @@ fn defaults(config: &JobConfig, path: &Path, problems: &mut Vec<Problem>) {
     let defaults = &config.task_defaults;
     timeout(defaults.timeout, &path.key("timeout"), problems);
     failures::retry(defaults.retry.as_ref(), &path.key("retry"), problems);
+    let asked = placement::Asked {
+        match_labels: &defaults.match_labels,
+        placement: &defaults.placement,
+        queue_timeout: defaults.queue_timeout,
+        concurrency: defaults.concurrency.as_ref(),
+        priority: defaults.priority,
+    };
+    asked.check(path, problems);
     failures::warning(defaults.warn_after, defaults.timeout, &path.key("warn_after"), problems);
-    labels(&defaults.match_labels, &path.key("runner").key("match_labels"), problems);
     sizes::env(&defaults.env, &path.key("env"), problems);
     working_dir(&defaults.working_dir, &path.key("working_dir"), problems);
 }
@@ -78,12 +91,15 @@ fn task(task: &TaskConfig, config: &JobConfig, path: &Path, problems: &mut Vec<P
         self::shards(shards, &path.key("shards"), problems);
     }
     timeout(task.timeout, &path.key("timeout"), problems);
-    labels(&task.match_labels, &path.key("runner").key("match_labels"), problems);
     failures::retry(task.retry.as_ref(), &path.key("retry"), problems);
-    if !PRIORITIES.contains(&task.priority) {
-        let message = format!("a priority is from {} to {}", PRIORITIES.start(), PRIORITIES.end());
-        problems.push(Problem::new(path.key("priority"), message));
-    }
+    let asked = placement::Asked {
+        match_labels: &task.match_labels,
+        placement: &task.placement,
+        queue_timeout: task.queue_timeout,
+        concurrency: task.concurrency.as_ref(),
+        priority: task.priority,
+    };
+    asked.check(path, problems);
 }
 
 fn target(task: &TaskConfig, config: &JobConfig, path: &Path, problems: &mut Vec<Problem>) {
@@ -92,7 +108,7 @@ fn target(task: &TaskConfig, config: &JobConfig, path: &Path, problems: &mut Vec
         Target::Command(items) if items.is_empty() => {
             let message = format!("task {:?} runs nothing", task.name);
             let problem = Problem::new(path.key("command"), message).about(Part::Missing);
-            problems.push(problem.suggest("set command, shell or http".to_owned()));
+            problems.push(problem.suggest("set command, shell, http or job".to_owned()));
         }
         Target::Command(items) => {
             if items[0].is_empty() {
@@ -106,6 +122,7 @@ fn target(task: &TaskConfig, config: &JobConfig, path: &Path, problems: &mut Vec
             problems.push(Problem::new(path.key("shell"), format!("the script of task {:?} is empty", task.name)));
         }
         Target::Shell(script) => sizes::argument(script, &path.key("shell"), problems),
+        Target::Job(job) => sizes::params(&job.params, &path.key("job").key("params"), problems),
         Target::Http(target) => {
             let timeout = task.timeout.or(config.task_defaults.timeout);
             http::check(task, target, timeout, path, problems);

@@ -88,7 +88,7 @@ pub(super) fn commands(config: &JobConfig, problems: &mut Vec<Problem>) {
             Target::Command(items) => items.iter().map(|item| item.len() + 1).sum(),
             Target::Shell(script) => script.len() + 1,
             // Its parts have bounds of their own, and no kernel sees it.
-            Target::Http(_) => continue,
+            Target::Http(_) | Target::Job(_) => continue,
         };
         let own: usize = task.env.iter().map(entry).sum();
         let replaced: usize =

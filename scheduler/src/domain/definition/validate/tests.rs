@@ -111,7 +111,7 @@ tasks:
             "8:13 task \"join\" needs \"extract-order\", which does not exist | did you mean \"extract-orders\"?",
             "8:28 task \"join\" needs itself",
             "10:19 trigger_rule: \"all_sucess\" is unknown | did you mean \"all_success\"?",
-            "12:5 only one of command, shell, http can be set",
+            "12:5 only one of command, shell, http, job can be set",
             "12:12 unknown key \"url\" | did you mean \"urls\"?",
             "13:15 priority: \"101\" is not a whole number from -100 to 100",
             "14:10 env must be a map of names to texts, not a list",
@@ -182,10 +182,13 @@ fn a_job_without_tasks_and_a_task_without_work_are_refused() {
         problems("name: empty\n"),
         ["1:1 the job has no tasks | a job has at least one task: tasks: [{name: hello, shell: echo hello}]"]
     );
-    assert_eq!(problems(&job("  - name: idle\n")), ["4:5 task \"idle\" runs nothing | set command, shell or http"]);
+    assert_eq!(
+        problems(&job("  - name: idle\n")),
+        ["4:5 task \"idle\" runs nothing | set command, shell, http or job"]
+    );
     assert_eq!(
         problems(&job("  - {name: both, shell: x, command: [x]}\n")),
-        ["4:28 only one of command, shell, http can be set"]
+        ["4:28 only one of command, shell, http, job can be set"]
     );
     assert_eq!(
         problems(&job("  - {name: a, shell: x, shards: {max_parallel: 2}}\n")),
@@ -360,7 +363,7 @@ fn a_message_gets_the_same_answers_with_paths() {
         tasks: vec![TaskConfig {
             name: "a".to_owned(),
             target: Target::Command(vec!["echo".to_owned(), "{{ params.x }}".to_owned()]),
-            priority: 1_000,
+            priority: Some(1_000),
             ..TaskConfig::default()
         }],
         ..JobConfig::default()

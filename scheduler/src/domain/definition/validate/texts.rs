@@ -28,7 +28,7 @@ enum Context {
     Param,
     /// A condition or a list of items: no shard yet.
     Task,
-    /// A command, an environment or a request.
+    /// A command, an environment, a request or the params of a sub-job.
     Attempt { sharded: bool, with_items: bool, callback: bool },
 }
 
@@ -77,6 +77,7 @@ impl Checker<'_> {
     /// A default of the environment must make sense for every task that takes it over; the first for which it does not is told.
     fn defaults(&mut self) {
         let path = Path::default().key("task_defaults").key("env");
+        self.default_routing_key();
         for (name, value) in &self.config.task_defaults.env {
             let here = path.key(name.clone());
             let references = self.template(value, &here);
@@ -85,7 +86,8 @@ impl Checker<'_> {
             }
             let before = self.problems.len();
             for (node, task) in (0..).zip(&self.config.tasks) {
-                if task.env.contains_key(name) {
+                // A default of the environment is nothing to a task that has none.
+                if task.env.contains_key(name) || matches!(task.target, Target::Job(_)) {
                     continue;
                 }
                 for reference in &references {
@@ -98,12 +100,38 @@ impl Checker<'_> {
         }
     }
 
+    /// So must a default of the routing key.
+    fn default_routing_key(&mut self) {
+        let key = &self.config.task_defaults.placement.routing_key;
+        if !template::is_template(key) {
+            return;
+        }
+        let here = Path::default().key("task_defaults").key("runner").key("routing_key");
+        let references = self.template(key, &here);
+        let before = self.problems.len();
+        for (node, task) in (0..).zip(&self.config.tasks) {
+            let has_its_own = task.placement.routing.is_some() || !task.placement.routing_key.is_empty();
+            for reference in references.iter().filter(|_| !has_its_own) {
+                self.name(reference, attempt(task), Some(node), &here);
+            }
+            if self.problems.len() > before {
+                break;
+            }
+        }
+    }
+
     fn task(&mut self, node: u32, task: &TaskConfig) {
         let path = Path::default().key("tasks").index(node as usize);
         if let Target::Command(items) = &task.target {
             let argv = path.key("command").key("argv");
             for (place, item) in items.iter().enumerate() {
                 self.task_template(item, attempt(task), node, || argv.index(place));
+            }
+        }
+        if let Target::Job(job) = &task.target {
+            let params = path.key("job").key("params");
+            for (name, value) in &job.params {
+                self.task_template(value, attempt(task), node, || params.key(name.clone()));
             }
         }
         if let Target::Http(http) = &task.target {
@@ -121,6 +149,7 @@ impl Checker<'_> {
         for (name, value) in &task.env {
             self.task_template(value, attempt(task), node, || path.key("env").key(name.clone()));
         }
+        self.task_template(&task.placement.routing_key, attempt(task), node, || path.key("runner").key("routing_key"));
         if let Some(Split::Items(items)) = task.shards.as_ref().map(|shards| &shards.split) {
             self.task_template(items, Context::Task, node, || path.key("shards").key("items"));
         }

@@ -1,0 +1,104 @@
+//! Tasks that stand for a job, and the jobs they stand for.
+//!
+//! The row of the child names the task and the attempt that made it, under a unique index: one attempt, one child.
+
+use uuid::Uuid;
+
+use super::{
+    Error, Tx,
+    row::{Row as _, unreadable},
+    sql::{self, Input, uuid},
+};
+use crate::domain::{job::JobState, time::Timestamp};
+
+/// A task that stands for a job, by its job and itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Place {
+    /// The job.
+    pub job: Uuid,
+    /// The task.
+    pub task: Uuid,
+}
+
+/// The child of the present attempt of a task.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Child {
+    /// The child.
+    pub id: Uuid,
+    /// Its job config.
+    pub config: Uuid,
+    /// The version it was made from.
+    pub version: u32,
+    /// The name of its config.
+    pub name: String,
+    /// Its state.
+    pub state: JobState,
+    /// Why.
+    pub reason: String,
+    /// Running out of time is what ended it.
+    pub timed_out: bool,
+}
+
+/// What holds of tasks that wait for their child; SQLite takes the index only where its very condition stands.
+const WITH_CHILD: &str = "task.class = 'job;;' AND task.state IN ('RUNNING', 'TERMINATING')";
+
+const JOIN: &str = "JOIN job ON job.parent_task_id = task.id AND job.parent_attempt = task.attempt";
+
+/// Tasks whose child has ended, and tasks that are to be ended while their child is not: what a lost signal left undone.
+pub async fn unsettled(tx: &Tx, limit: u32) -> Result<Vec<Place>, Error> {
+    let text = format!(
+        "SELECT task.job_id, task.id FROM task {JOIN} WHERE {WITH_CHILD}
+         AND (job.state IN ('FINISHED', 'FAILED', 'SKIPPED', 'TERMINATED')
+              OR (task.state = 'TERMINATING' AND job.state IN ('CREATED', 'RUNNING')))
+         ORDER BY task.id LIMIT :limit"
+    );
+    places(tx, &text, &[("limit", i64::from(limit).into())]).await
+}
+
+/// Tasks that may be given a child now, the most urgent first.
+pub async fn due(tx: &Tx, now: Timestamp, limit: u32) -> Result<Vec<Place>, Error> {
+    let text = "SELECT task.job_id, task.id FROM task
+                WHERE task.state = 'QUEUED' AND task.class = 'job;;' AND task.not_before <= :now
+                ORDER BY task.priority DESC, task.queued_at, task.id LIMIT :limit";
+    places(tx, text, &[("now", now.0.into()), ("limit", i64::from(limit).into())]).await
+}
+
+async fn places(tx: &Tx, text: &str, params: &[(&str, sea_orm::Value)]) -> Result<Vec<Place>, Error> {
+    let rows = tx.query(sql::statement(tx.backend(), text, params)).await?;
+    rows.iter().map(|row| Ok(Place { job: row.column("job_id")?, task: row.column("id")? })).collect()
+}
+
+/// The children of the present attempts of tasks, by task. Read without a lock they may have ended meanwhile; that they
+/// ended stays true.
+pub async fn children(tx: &Tx, tasks: &[Uuid]) -> Result<Vec<(Uuid, Child)>, Error> {
+    if tasks.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut input = Input::new([uuid("wanted")]);
+    for task in tasks {
+        input.push([(*task).into()]);
+    }
+    let text = format!(
+        "WITH {{input}} SELECT task.id AS task_id, job.id, job.job_config_id, job.version, job.name, job.state,
+             job.reason, job.timed_out
+         FROM input JOIN task ON task.id = input.wanted {JOIN} ORDER BY job.id"
+    );
+    let rows = tx.query(input.statement(tx.backend(), &text, &[])).await?;
+    rows.iter()
+        .map(|row| {
+            let id: Uuid = row.column("id")?;
+            let state: String = row.column("state")?;
+            let child = Child {
+                id,
+                config: row.column("job_config_id")?,
+                version: row.number("version")?,
+                name: row.column("name")?,
+                state: JobState::from_word(&state)
+                    .ok_or_else(|| unreadable("job", id, "the state is not one of ours"))?,
+                reason: row.column("reason")?,
+                timed_out: row.column("timed_out")?,
+            };
+            Ok((row.column("task_id")?, child))
+        })
+        .collect()
+}
