@@ -10,6 +10,7 @@ mod demo;
 mod disks;
 mod errors;
 mod examples;
+mod failures;
 mod graphs;
 mod grpcurl;
 mod http;
