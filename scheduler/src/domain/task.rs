@@ -292,6 +292,8 @@ pub enum Ending {
     },
     /// Ended by a planned stop of its runner.
     RunnerStop,
+    /// Ended by a RESET that nobody had asked for: its runner had not answered in time, and has now [3].
+    TakenBack,
     /// Proof that none of its processes is left, and nothing more is known.
     Gone,
 }
@@ -349,6 +351,9 @@ pub fn decide(
         (Ending::Gone, TaskState::Dispatched) => Ending::NeverStarted { counted: true },
         (Ending::Gone, TaskState::Running) => Ending::Lost { death: false },
         (Ending::NeverStarted { .. }, TaskState::Running) => Ending::Lost { death: false },
+        (Ending::TakenBack, TaskState::Dispatched) => Ending::NeverStarted { counted: true },
+        // Who never answers in time is no better than who refuses.
+        (Ending::TakenBack, _) if counters.refusals + 1 >= REFUSALS_MAX => Ending::Failure,
         (other, _) => other,
     };
     let follows = |exit_code| {
@@ -379,6 +384,10 @@ pub fn decide(
             Event::Returned { again: after.refusals < REFUSALS_MAX }
         }
         Ending::RunnerStop => Event::RunnerStopped,
+        Ending::TakenBack => {
+            after.refusals += 1;
+            Event::RunnerStopped
+        }
         Ending::Gone => Event::Gone,
     };
     let entered = state.after(kind, event)?;
@@ -444,6 +453,23 @@ mod tests {
     }
 
     #[test]
+    fn what_was_taken_back_for_want_of_an_answer_burns_no_attempt_until_that_is_all_there_is() {
+        for state in [TaskState::Dispatched, TaskState::Running] {
+            let decision = decided(state, COUNTERS, Ending::TakenBack);
+            assert_eq!((decision.state, decision.counters.attempt, decision.counters.lease), (TaskState::Queued, 1, 8));
+            assert_eq!((decision.counters.refusals, decision.archives()), (1, false));
+        }
+        let tired = Counters { refusals: 4, ..COUNTERS };
+        assert_eq!(decided(TaskState::Dispatched, tired, Ending::TakenBack).state, TaskState::Failed);
+        let decision = decided(TaskState::Running, tired, Ending::TakenBack);
+        assert_eq!(
+            (decision.state, decision.counters.attempt),
+            (TaskState::Queued, 2),
+            "a failed attempt, as any other"
+        );
+    }
+
+    #[test]
     fn a_task_that_kills_its_runner_five_times_is_poison() {
         let counters = Counters { deaths: 4, ..COUNTERS };
         let decision = decided(TaskState::Running, counters, Ending::Lost { death: true });
@@ -488,6 +514,7 @@ mod tests {
     #[test]
     fn whatever_ends_a_task_that_is_being_terminated_it_was_terminated() {
         for ending in [
+            Ending::TakenBack,
             Ending::Success,
             Ending::Failure,
             Ending::Lost { death: true },

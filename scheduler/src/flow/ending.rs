@@ -24,14 +24,24 @@ pub const REASON_CHARS_MAX: usize = 4_096;
 
 /// Ends a dispatch by its result. Returns why the result was refused, if it was: its attempt fails then.
 pub(super) fn finish(work: &mut Work, id: Uuid, result: &TaskResult) -> String {
-    let parsed = match result.ending() {
+    let ending = if result.end_reason == EndReason::Reset && !is_late(work, id) {
+        // Were its end asked for, it would be TERMINATING, and whatever came would have ended it so.
+        Ending::TakenBack
+    } else {
+        result.ending()
+    };
+    let parsed = match ending {
         Ending::Success => output::parse(&result.output),
         // What a failed attempt wrote is not data for others.
         _ => Ok(Value::Null),
     };
     match parsed {
         Ok(output) => {
-            end(work, id, result.ending(), &result.reason(), Some(result));
+            let reason = match ending {
+                Ending::TakenBack => "its runner did not answer in time".to_owned(),
+                _ => result.reason(),
+            };
+            end(work, id, ending, &reason, Some(result));
             let finished = work.ended_well(id);
             work.edit(id).output = if finished && !output.is_null() { output.to_string() } else { String::new() };
             String::new()
@@ -42,6 +52,13 @@ pub(super) fn finish(work: &mut Work, id: Uuid, result: &TaskResult) -> String {
             reason
         }
     }
+}
+
+/// Whether the time of a task is over, so that it is ended for that.
+fn is_late(work: &Work, id: Uuid) -> bool {
+    let task = work.task(id).expect("the task is in hand");
+    let timeout = work.plan(task.job_id).task(task.node).timeout;
+    task.started_at.zip(timeout).is_some_and(|(start, timeout)| start + timeout <= work.now)
 }
 
 /// Ends a dispatch: the task ends, or is tried again.

@@ -28,6 +28,10 @@ pub const QUEUE_FRAMES_MAX: usize = 256;
 /// disconnected at once.
 const WAITING_MAX: usize = 64;
 
+/// What the specs of one frame may take together, beside one that takes more by itself. A runner takes in frames of sixteen
+/// times that.
+const SPECS_BYTES_MAX: usize = 4 << 20;
+
 /// How many sessions are offered to one turn; the others have their turn in the next ones.
 const OFFERS_MAX: usize = 512;
 
@@ -194,18 +198,33 @@ impl Session {
         self.flush(Some(Box::new(welcome)), now);
     }
 
-    fn flush(&mut self, welcome: Option<Box<crate::domain::command::Welcome>>, now: Instant) {
-        let Ok(place) = self.out.try_reserve() else {
-            self.waiting_since.get_or_insert(now);
-            return;
-        };
-        self.waiting_since = None;
-        self.seq += 1;
-        let commands = std::mem::take(&mut self.waiting);
-        if welcome.is_some() || commands.iter().any(|command| !matches!(command, Command::GoOn { .. })) {
-            self.unacked.push_back((self.seq, now));
+    fn flush(&mut self, mut welcome: Option<Box<crate::domain::command::Welcome>>, now: Instant) {
+        loop {
+            let Ok(place) = self.out.try_reserve() else {
+                self.waiting_since.get_or_insert(now);
+                return;
+            };
+            self.waiting_since = None;
+            self.seq += 1;
+            let commands = portion(&mut self.waiting);
+            for command in &commands {
+                // Nothing may be inferred from a frame that was sent before the one that gives the task out [2].
+                if let Command::RunNew { slot, task, .. } = command
+                    && let Some(Slot::Held(held)) = self.slots.get_mut(*slot as usize)
+                    && held.held.task == *task
+                {
+                    held.held.run_seq = self.seq;
+                }
+            }
+            let welcome = welcome.take();
+            if welcome.is_some() || commands.iter().any(|command| !matches!(command, Command::GoOn { .. })) {
+                self.unacked.push_back((self.seq, now));
+            }
+            place.send(Down { seq: self.seq, ack: self.committed, welcome, commands });
+            if self.waiting.is_empty() {
+                return;
+            }
         }
-        place.send(Down { seq: self.seq, ack: self.committed, welcome, commands });
     }
 
     /// Ends the stream; the runner is told why if there is room to.
@@ -497,6 +516,20 @@ impl Session {
     pub(super) fn is_closed(&self) -> bool {
         self.closed || self.out.is_closed()
     }
+}
+
+/// Takes what goes into the next frame: in its order, up to the spec that would be too much.
+fn portion(waiting: &mut Vec<Command>) -> Vec<Command> {
+    let mut bytes = 0;
+    let mut fits = |command: &Command| {
+        if let Command::RunNew { spec, .. } = command {
+            bytes += spec.bytes();
+        }
+        bytes <= SPECS_BYTES_MAX
+    };
+    let count = waiting.iter().take_while(|command| fits(command)).count();
+    let rest = waiting.split_off(count.max(1).min(waiting.len()));
+    std::mem::replace(waiting, rest)
 }
 
 fn words(report: &SlotReport) -> String {

@@ -57,7 +57,9 @@ impl Scene {
     /// Begins something that has to wait for a lock, and returns once it does.
     async fn waiting<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
         let work = tokio::spawn(work);
-        let asked = "SELECT count(*) AS waiting FROM pg_locks WHERE NOT granted";
+        // Of this database alone: those of other tests, on the same server, have waits of their own.
+        let asked = "SELECT count(*) AS waiting FROM pg_stat_activity
+                     WHERE datname = current_database() AND wait_event_type = 'Lock'";
         let looking = async {
             loop {
                 assert!(!work.is_finished(), "it was to wait for a lock");

@@ -2,19 +2,20 @@
 //! repeated and arrive in any order; a scheduler may lose its database and not its runner, and may stop as planned. Two
 //! copies of the task never run at once.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::time::Duration;
 
 use baton_scheduler::domain::{
-    definition::{OnFailure, Retry},
-    heartbeat::{self, Admission, Hello, Known, SlotStatus, Verdict},
-    policy::Policy,
-    task::{self, Counters, Ending, Event, Kind, TaskState},
+    heartbeat::{self, Admission, Known, SlotStatus, Verdict},
+    task::{Ending, Event, Kind, TaskState},
     time::Timestamp,
     timing::Timing,
 };
 use stateright::{Model, Property};
 
-use crate::{fails, holds};
+use crate::{
+    fails, holds,
+    runner::{counters, decide, hello, known},
+};
 
 /// How long processes may take to end.
 const GRACE: u8 = 1;
@@ -154,28 +155,20 @@ impl Leases {
     }
 
     fn decide(state: &mut State, ending: Ending) {
-        let (attempt, deaths, refusals, tried, not_before) = (1, 0, 0, 0, Timestamp(0));
-        let counters = Counters { attempt, lease: state.lease, deaths, refusals, tried, not_before };
-        let twice = Retry::times(2, Duration::ZERO);
-        let policy = Policy { retry: Some(&twice), on_failure: OnFailure::Fail };
-        if let Some(after) = task::decide(state.task, Kind::Task, counters, policy, ending, crate::at()) {
+        let counters = counters(state.lease, 0);
+        if let Some(after) = decide(state.task, counters, 2, ending) {
             (state.task, state.lease) = (after.state, after.counters.lease);
         }
     }
 
     fn hello(&self, state: &mut State) {
-        let known = Known {
-            install_id: "install".into(),
-            boot_id: "boot".into(),
-            boot_number: 0,
-            conn: u64::from(state.session),
-            has_session: !state.given_up,
-            last_seen_at: Timestamp(i64::from(state.seen_at)),
-            hold_until: None,
-        };
+        let seen_at = Timestamp(i64::from(state.seen_at));
+        let before = known(&hello(0, 0, u64::from(state.session)), seen_at);
+        let before = Known { has_session: !state.given_up, ..before };
+        let said = hello(0, 0, u64::from(state.hello_at));
         let now = Timestamp(i64::from(state.now));
         let lost_after = Duration::from_micros(u64::from(LOST_AFTER));
-        let admission = heartbeat::admit(Some(&known), &hello(state.hello_at), now, lost_after);
+        let admission = heartbeat::admit(Some(&before), &said, now, lost_after);
         if admission != Admission::SameBoot {
             return;
         }
@@ -193,24 +186,6 @@ impl Leases {
             state.renewed = state.renewed.max(from);
             state.acked = state.acked.max(acked);
         }
-    }
-}
-
-fn hello(conn: u8) -> Hello {
-    Hello {
-        runner_id: "r".into(),
-        install_id: "install".into(),
-        boot_id: "boot".into(),
-        boot_number: 0,
-        conn: u64::from(conn),
-        protocol_version: 1,
-        version: String::new(),
-        labels: BTreeMap::new(),
-        slots: 1,
-        capabilities: Vec::new(),
-        inventory: Vec::new(),
-        ended: Vec::new(),
-        drain: None,
     }
 }
 
@@ -382,56 +357,61 @@ fn stops(guards: Guards) -> Leases {
 
 #[test]
 fn a_task_never_runs_twice_at_once_whatever_is_lost_or_late() {
-    holds("lease, a scheduler cut from its database", leases(ALL));
+    holds("lease, cut off", leases(ALL));
 }
 
 #[test]
 fn a_task_never_runs_twice_at_once_around_a_planned_stop() {
-    holds("lease, a planned stop", stops(ALL));
+    holds("lease, planned stop", stops(ALL));
 }
 
 #[test]
 fn a_task_that_goes_on_while_cut_off_is_never_joined_by_another() {
     holds("lease, when_cut_off: continue", Leases { goes_on: true, ..leases(ALL) });
-    holds("lease, when_cut_off: continue, a planned stop", Leases { goes_on: true, ..stops(ALL) });
+    holds("lease, when_cut_off: continue, planned stop", Leases { goes_on: true, ..stops(ALL) });
 }
 
 #[test]
 fn without_self_stop_the_old_copy_goes_on() {
-    fails("self-stop", leases(Guards { self_stop: false, ..ALL }), ONE_COPY);
+    fails("lease, cut off", "self-stop", leases(Guards { self_stop: false, ..ALL }), ONE_COPY);
 }
 
 #[test]
 fn a_scheduler_without_its_database_must_not_prolong_a_lease() {
-    fails("acks of what is committed alone", leases(Guards { committed: false, ..ALL }), ONE_COPY);
+    fails("lease, cut off", "acks of what is committed alone", leases(Guards { committed: false, ..ALL }), ONE_COPY);
 }
 
 #[test]
 fn an_ack_that_was_long_on_its_way_must_not_count_from_its_arrival() {
-    fails("counting from the sending", leases(Guards { from_sending: false, ..ALL }), ONE_COPY);
+    fails("lease, cut off", "counting from the sending", leases(Guards { from_sending: false, ..ALL }), ONE_COPY);
 }
 
 #[test]
 fn an_ack_that_is_repeated_must_not_renew() {
-    fails("acks that rise", leases(Guards { rising: false, ..ALL }), ONE_COPY);
+    fails("lease, cut off", "acks that rise", leases(Guards { rising: false, ..ALL }), ONE_COPY);
 }
 
 #[test]
 fn a_loss_that_does_not_wait_for_the_grace_comes_too_soon() {
-    fails("the grace", leases(Guards { grace: false, ..ALL }), ONE_COPY);
+    fails("lease, cut off", "the grace", leases(Guards { grace: false, ..ALL }), ONE_COPY);
 }
 
 #[test]
 fn a_hold_that_ends_with_what_was_announced_ends_too_soon() {
-    fails("a hold that lasts longer", stops(Guards { hold_longer: false, ..ALL }), ONE_COPY);
+    fails("lease, planned stop", "a hold that lasts longer", stops(Guards { hold_longer: false, ..ALL }), ONE_COPY);
 }
 
 #[test]
 fn a_hold_that_ends_with_a_hello_whose_welcome_is_lost_ends_too_soon() {
-    fails("a hold until it is heard", stops(Guards { hold_until_heard: false, ..ALL }), ONE_COPY);
+    fails(
+        "lease, planned stop",
+        "a hold until it is heard",
+        stops(Guards { hold_until_heard: false, ..ALL }),
+        ONE_COPY,
+    );
 }
 
 #[test]
 fn without_the_fence_the_first_attempt_ends_the_second() {
-    fails("the fence", leases(Guards { fence: false, ..ALL }), FENCED);
+    fails("lease, cut off", "the fence", leases(Guards { fence: false, ..ALL }), FENCED);
 }

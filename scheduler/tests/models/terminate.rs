@@ -7,14 +7,16 @@ use baton_scheduler::domain::{
     heartbeat::{
         self, Admission, Answer, EndReason, Held, Reading, SlotReport, SlotStatus, TaskRef, TaskResult, Verdict,
     },
-    policy::Policy,
-    task::{self, Counters, Ending, Event, Kind, TaskState},
+    task::{Ending, Event, Kind, TaskState},
     time::Timestamp,
 };
 use stateright::{Model, Property};
 use uuid::Uuid;
 
-use crate::{fails, holds};
+use crate::{
+    fails, holds,
+    runner::{counters, decide},
+};
 
 /// How often the stream breaks.
 const CUTS_MAX: u8 = 2;
@@ -151,9 +153,8 @@ impl State {
     }
 
     fn end(&mut self, ending: Ending) {
-        let (attempt, deaths, tried, not_before) = (1, 0, 0, Timestamp(0));
-        let counters = Counters { attempt, lease: self.lease, deaths, refusals: self.refusals, tried, not_before };
-        let decision = task::decide(self.task, Kind::Task, counters, Policy::NOTHING, ending, crate::at());
+        let counters = counters(self.lease, self.refusals);
+        let decision = decide(self.task, counters, 1, ending);
         if let Some(after) = decision {
             (self.task, self.lease, self.refusals) = (after.state, after.counters.lease, after.counters.refusals);
         }
@@ -466,25 +467,25 @@ fn a_task_that_is_terminated_while_it_ends_is_never_stuck() {
 
 #[test]
 fn an_idle_frame_that_crosses_run_new_fails_what_runs() {
-    fails("the ack rule", Race(Guards { past_ack: false, ..ALL }), ENDS_WELL);
+    fails("terminate", "the ack rule", Race(Guards { past_ack: false, ..ALL }), ENDS_WELL);
 }
 
 #[test]
 fn a_terminate_that_came_in_elsewhere_is_carried_out_by_who_looks() {
-    fails("looking", Race(Guards { look: false, ..ALL }), NOT_STUCK);
+    fails("terminate", "looking", Race(Guards { look: false, ..ALL }), NOT_STUCK);
 }
 
 #[test]
 fn a_reset_without_an_answer_leaves_the_task_terminating() {
-    fails("NOT_HELD", Race(Guards { not_held: false, ..ALL }), NOT_STUCK);
+    fails("terminate", "NOT_HELD", Race(Guards { not_held: false, ..ALL }), NOT_STUCK);
 }
 
 #[test]
 fn a_dispatch_that_was_committed_and_not_sent_waits_for_ever() {
-    fails("the comparison after doubt", Race(Guards { doubt: false, ..ALL }), NOT_STUCK);
+    fails("terminate", "the comparison after doubt", Race(Guards { doubt: false, ..ALL }), NOT_STUCK);
 }
 
 #[test]
 fn a_hello_that_is_not_told_to_end_what_it_brings_keeps_it() {
-    fails("the CANCEL verdict", Race(Guards { cancel: false, ..ALL }), NOT_STUCK);
+    fails("terminate", "the CANCEL verdict", Race(Guards { cancel: false, ..ALL }), NOT_STUCK);
 }

@@ -136,7 +136,10 @@ impl Scene {
     }
 
     /// Waits until the callbacks are as they shall be.
-    async fn callbacks(&self, ready: impl Fn(&[store::read::Callback]) -> bool) -> Vec<store::read::Callback> {
+    pub(super) async fn callbacks(
+        &self,
+        ready: impl Fn(&[store::read::Callback]) -> bool,
+    ) -> Vec<store::read::Callback> {
         tokio::time::timeout(PATIENCE, async {
             loop {
                 let page = self.world.store.callbacks(&CallbackFilter::default(), None, 100).await.unwrap();
