@@ -8,7 +8,6 @@ use baton_scheduler::domain::{
         self, Admission, Answer, EndReason, Held, Reading, SlotReport, SlotStatus, TaskRef, TaskResult, Verdict,
     },
     task::{Ending, Event, Kind, TaskState},
-    time::Timestamp,
 };
 use stateright::{Model, Property};
 use uuid::Uuid;
