@@ -272,7 +272,8 @@ async fn schedules_that_are_locked_for_a_minute_delay_a_fire_and_lose_none() {
         scene.set_clock(by).await;
         if clustered {
             until("a turn waits for the lock", async || {
-                let text = "SELECT count(*) AS waiting FROM pg_locks WHERE NOT granted";
+                let text = "SELECT count(*) AS waiting FROM pg_locks JOIN pg_database ON pg_database.oid = database
+                            WHERE NOT granted AND datname = current_database()";
                 let rows =
                     holder.query_all_raw(sql::statement(holder.get_database_backend(), text, &[])).await.unwrap();
                 rows[0].try_get::<i64>("", "waiting").unwrap() > 0
