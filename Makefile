@@ -4,7 +4,7 @@ PARTS = -p baton-scheduler -p baton-runner -p baton-cli
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test lint fmt bench bench-smoke soak ci
+.PHONY: help build run test lint fmt bench bench-smoke soak races ci
 
 help: ## list what can be done
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
@@ -40,6 +40,10 @@ bench-smoke: ## run every benchmark small, in the debug build, to see that it wo
 soak: ## kill and freeze parts at random, then compare ledger, database and marks (SEED= MINUTES= ...)
 	$(CARGO) build --workspace --bins --tests
 	target/debug/baton-soak
+
+races: ## run what must come out right every time as often as its cases ask for
+	$(CARGO) build --workspace --bins --tests
+	BATON_TEST_LONG=1 $(CARGO) test -p baton-tests --test system races:: -- --test-threads=1
 
 ci: lint test run ## what the robot runs: all of the above, and a minute of the soak
 	$(MAKE) soak MINUTES=1

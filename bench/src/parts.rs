@@ -31,9 +31,14 @@ pub(crate) fn name(backend: Backend) -> &'static str {
     }
 }
 
+/// One scheduler with its default times, and no runner yet.
+pub(crate) fn world(backend: Backend) -> World {
+    World::on(backend).beat(BEAT).grace(BEAT)
+}
+
 /// A scheduler with its default times, and a runner with so many slots (none: no runner).
 pub(crate) async fn start(backend: Backend, slots: u32) -> Cluster {
-    let world = World::on(backend).beat(BEAT).grace(BEAT);
+    let world = world(backend);
     let world = if slots == 0 { world } else { world.runner(RunnerSpec::named(RUNNER).slots(slots)) };
     world.start().await
 }

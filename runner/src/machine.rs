@@ -14,6 +14,7 @@
 //!   that its time has not passed.
 
 mod burnt;
+mod frames;
 #[cfg(test)]
 mod tests;
 mod words;
@@ -266,9 +267,7 @@ impl Machine {
         for held in self.slots.iter_mut().filter_map(|slot| slot.held.as_mut()) {
             held.told = false;
         }
-        let held = (0..self.slots.len() as u32).filter(|slot| self.slots[*slot as usize].held.is_some());
-        let held: Vec<u32> = held.collect();
-        let held = held.into_iter().map(|slot| self.report(slot, true)).collect();
+        let (held, later) = self.inventory();
         let frame = Frame {
             seq: 1,
             ack: 0,
@@ -285,7 +284,7 @@ impl Machine {
             sent: VecDeque::from([(1, self.now)]),
             unanswered_since: Some(self.now),
             next_beat: self.now + self.beat,
-            changed: BTreeSet::new(),
+            changed: later,
             answers: Vec::new(),
             urgent: false,
             ack_by: None,
@@ -392,61 +391,6 @@ impl Machine {
         self.outputs.push(Output::Redial(why));
     }
 
-    /// Sends what has changed, if it is time to.
-    fn flush(&mut self) {
-        let now = self.now;
-        let Some(session) = self.session.as_mut() else { return };
-        if !session.welcomed || !(session.urgent || session.ack_by.is_some_and(|by| now >= by)) {
-            return;
-        }
-        session.urgent = false;
-        session.ack_by = None;
-        let changed = std::mem::take(&mut session.changed);
-        let mut reports = std::mem::take(&mut session.answers);
-        reports.extend(changed.into_iter().map(|slot| self.report(slot, false)));
-        let drain = self.drain();
-        self.send(reports, drain);
-    }
-
-    fn send(&mut self, slots: Vec<Report>, drain: Drain) {
-        let now = self.now;
-        let Some(session) = self.session.as_mut() else { return };
-        session.seq += 1;
-        if session.sent.len() < SENT_MAX {
-            session.sent.push_back((session.seq, now));
-        }
-        self.outputs.push(Output::Send(Frame { seq: session.seq, ack: session.ack, hello: None, slots, drain }));
-    }
-
-    /// What a slot has to say. A result is told once a stream (rule 5).
-    fn report(&mut self, slot: u32, full: bool) -> Report {
-        let state = &mut self.slots[slot as usize];
-        let mut report = Report {
-            slot,
-            status: state.status(),
-            task: None,
-            answer: None,
-            message: String::new(),
-            pid: None,
-            start_time: None,
-            result: None,
-        };
-        let Some(held) = state.held.as_mut() else { return report };
-        report.task = Some(held.task);
-        match &held.stage {
-            Stage::Running { pid, start_time, .. } => {
-                report.pid = *pid;
-                report.start_time = Some(*start_time);
-            }
-            Stage::Ended(result) if full || !held.told => {
-                held.told = true;
-                report.result = Some(result.clone());
-            }
-            _ => {}
-        }
-        report
-    }
-
     fn drain(&self) -> Drain {
         if self.draining() { Drain::Draining } else { Drain::Working }
     }
@@ -461,16 +405,8 @@ impl Machine {
     fn answer(&mut self, slot: u32, task: Option<TaskRef>, answer: Answer, message: impl Into<String>) {
         let status = self.slots.get(slot as usize).map_or(Status::Idle, Slot::status);
         if let Some(session) = self.session.as_mut() {
-            session.answers.push(Report {
-                slot,
-                status,
-                task,
-                answer: Some(answer),
-                message: message.into(),
-                pid: None,
-                start_time: None,
-                result: None,
-            });
+            let (answer, message) = (Some(answer), message.into());
+            session.answers.push(Report { status, task, answer, message, ..Report::running(slot) });
             session.urgent = true;
         }
     }

@@ -1,28 +1,26 @@
-//! Clients that run jobs and write down what was accepted.
+//! Clients that run jobs and write down what was accepted, and what they were told of jobs that had ended.
 
 use std::{net::SocketAddr, time::Duration};
 
 use baton_tests::{
-    Api, Cluster, Marks,
+    Api, Asked, View, is_over,
     v1::{RunRequest, TerminateRequest},
 };
-use serde_json::{Value, json};
 use tokio::{
     sync::watch,
     time::{Instant, sleep_until, timeout},
 };
 
-use crate::random::Random;
+use crate::{random::Random, shapes::SHAPES};
 
 /// How long one answer may take before the client asks another scheduler.
 const ANSWER_LIMIT: Duration = Duration::from_secs(5);
 /// One of so many jobs is terminated by its client.
 const TERMINATE_ONE_OF: usize = 12;
+/// One of so many times a client looks how an earlier job of its own is.
+const LOOK_ONE_OF: usize = 3;
 /// How long a client keeps asking for one job before the system counts as dead.
 const PERSISTENCE: Duration = Duration::from_mins(2);
-
-/// The job configs that a soak runs, by name.
-pub(crate) const SHAPES: [&str; 5] = ["single", "chain", "diamond", "shards", "stubborn"];
 
 /// A job that was accepted.
 #[derive(Debug, Clone)]
@@ -31,43 +29,8 @@ pub(crate) struct Entry {
     pub(crate) shape: &'static str,
     /// Its termination was accepted.
     pub(crate) terminated: bool,
-}
-
-/// Applies the shapes. Each task holds a lock for as long as any process of it lives, so that a second copy shows.
-pub(crate) async fn apply(cluster: &Cluster, marks: &Marks) {
-    let locks = cluster.directory().join("locks");
-    std::fs::create_dir(&locks).expect("a directory can be made");
-    let task = |name: &str, needs: &[&str], seconds: &str| {
-        let body = marks.around(&format!("sleep {seconds}"));
-        let second = marks.line("overlap");
-        let lock = locks.display();
-        let script = format!("exec 9> \"{lock}/$BATON_TASK_ID\"\nflock -n 9 || {second}\n{body}");
-        json!({"name": name, "needs": needs, "shell": script, "retry": {"max_attempts": 3, "delay": "100ms"}})
-    };
-    let mut sharded = task("part", &[], "0.3");
-    sharded["shards"] = json!({"count": 6});
-    let mut stubborn = task("stubborn", &[], "0.5");
-    let script = stubborn["shell"].as_str().unwrap_or_default();
-    stubborn["shell"] = json!(format!("trap '' TERM\nsetsid sleep 1 &\n{script}"));
-    let shapes: [(&str, Value); 5] = [
-        ("single", json!([task("only", &[], "0.2")])),
-        ("chain", json!([task("a", &[], "0.1"), task("b", &["a"], "0.1"), task("c", &["b"], "0.1")])),
-        (
-            "diamond",
-            json!([
-                task("top", &[], "0.1"),
-                task("left", &["top"], "0.2"),
-                task("right", &["top"], "0.2"),
-                task("bottom", &["left", "right"], "0.1"),
-            ]),
-        ),
-        ("shards", json!([sharded, task("gather", &["part"], "0.1")])),
-        ("stubborn", json!([stubborn])),
-    ];
-    for (name, tasks) in shapes {
-        let text = json!({"name": name, "tasks": tasks}).to_string();
-        cluster.ask().apply(&text).await.unwrap_or_else(|status| panic!("{name}: {}", status.message()));
-    }
+    /// How it was when it was first seen to have ended, in the midst of it all.
+    pub(crate) ended: Option<View>,
 }
 
 /// One client.
@@ -94,7 +57,10 @@ impl Client {
             let shape = self.random.of(&SHAPES);
             let job_id = self.run(shape).await;
             let terminated = self.random.below(TERMINATE_ONE_OF) == 0 && self.terminate(&job_id).await;
-            self.ledger.push(Entry { job_id, shape, terminated });
+            self.ledger.push(Entry { job_id, shape, terminated, ended: None });
+            if self.random.below(LOOK_ONE_OF) == 0 {
+                self.look().await;
+            }
         }
     }
 
@@ -110,6 +76,16 @@ impl Client {
             }
             assert!(asked_since.elapsed() < PERSISTENCE, "no scheduler took a job for {PERSISTENCE:?}");
             sleep_until(Instant::now() + Duration::from_millis(100)).await;
+        }
+    }
+
+    /// Looks at one job, through any scheduler, and remembers it once it has ended.
+    async fn look(&mut self) {
+        let scheduler = Asked(self.random.of(&self.schedulers).clone());
+        let at = self.random.below(self.ledger.len());
+        let Some(entry) = self.ledger.get_mut(at).filter(|entry| entry.ended.is_none()) else { return };
+        if let Ok(Ok(view)) = timeout(ANSWER_LIMIT, scheduler.get(&entry.job_id)).await {
+            entry.ended = is_over(view.job.state()).then_some(view);
         }
     }
 

@@ -9,11 +9,12 @@ mod chaos;
 mod client;
 mod random;
 mod settings;
+mod shapes;
 mod verdict;
 
 use std::process::ExitCode;
 
-use baton_tests::{Backend, RunnerSpec, World, v1::RunnerState};
+use baton_tests::{Backend, RunnerSpec, World, service::Service, v1::RunnerState};
 use tokio::{sync::watch, time::Instant};
 
 use crate::{client::Client, settings::Settings};
@@ -33,17 +34,20 @@ async fn main() -> ExitCode {
     };
     println!("{settings}");
     let mut world = World::on(settings.backend).quick().schedulers(settings.schedulers);
+    // What is told to others is told to a service of ours, and soon again when it could not be.
+    world = world.scheduler_arg("--callback-allow=127.0.0.0/8").scheduler_arg("--callback-backoff=100ms");
     // Its server is restarted too.
     if settings.backend == Backend::Postgres {
         world = world.with_own_server();
     }
     for number in 0..settings.runners {
-        world = world.runner(RunnerSpec::named(&format!("runner-{number}")).slots(SLOTS));
+        world = world.runner(RunnerSpec::named(&format!("runner-{number}")).slots(SLOTS).asks_this_machine());
     }
     let mut cluster = world.start().await;
     let marks = cluster.marks("soak");
     let addresses: Vec<_> = (0..settings.schedulers).map(|index| cluster.address_of(index)).collect();
-    client::apply(&cluster, &marks).await;
+    let service = Service::start().await;
+    shapes::apply(&cluster, &marks, &service).await;
 
     let (stop, stopped) = watch::channel(false);
     let clients: Vec<_> = (0..CLIENTS)
@@ -63,7 +67,9 @@ async fn main() -> ExitCode {
     for number in 0..settings.runners {
         cluster.runner_is(&format!("runner-{number}"), RunnerState::Online).await;
     }
-    let report = verdict::judge(&cluster, &marks, &ledger).await;
+    // Nothing new comes, so that what there is can come to rest.
+    cluster.baton(&["disable", shapes::TICKING]).await.exits(0);
+    let report = verdict::judge(&cluster, &marks, &service, &ledger).await;
     println!("{deeds}");
     println!("{report}");
     if report.broken.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }

@@ -8,13 +8,20 @@ use std::{
 
 use baton_tests::{
     Cluster, Marks, View, is_over, processes, programs,
-    v1::{JobState, ListJobsRequest, TaskKind, TaskState},
+    service::Service,
+    v1::{Job, JobState, ListJobsRequest, Task, TaskKind, TaskState, TriggerKind},
 };
+use tokio::time::{Instant, sleep_until};
 
-use crate::client::Entry;
+use crate::{
+    client::Entry,
+    shapes::{CROWDED, OVERLAP, TICK, TICKING},
+};
 
 /// How long the last jobs may take once nothing is broken any more.
 const REST: Duration = Duration::from_mins(3);
+/// How often it is looked whether somebody was told.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// A page of jobs.
 const PAGE: u32 = 1000;
 /// How many broken promises are told one by one.
@@ -24,6 +31,7 @@ const TOLD: usize = 20;
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     accepted: usize,
+    others: usize,
     states: BTreeMap<&'static str, usize>,
     begun: usize,
     attempts: u64,
@@ -35,6 +43,7 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let states: Vec<_> = self.states.iter().map(|(state, count)| format!("{count} {state}")).collect();
         writeln!(f, "{} jobs accepted: {}", self.accepted, states.join(", "))?;
+        writeln!(f, "{} jobs made by tasks and by a schedule", self.others)?;
         writeln!(f, "{} attempts were given out, {} processes began", self.attempts, self.begun)?;
         for broken in self.broken.iter().take(TOLD) {
             writeln!(f, "BROKEN: {broken}")?;
@@ -43,26 +52,35 @@ impl fmt::Display for Report {
     }
 }
 
-/// Waits for every accepted job to end, then looks for broken promises.
-pub(crate) async fn judge(cluster: &Cluster, marks: &Marks, ledger: &[Entry]) -> Report {
+/// Waits for every job to end, then looks for broken promises.
+pub(crate) async fn judge(cluster: &Cluster, marks: &Marks, service: &Service, ledger: &[Entry]) -> Report {
     let mut report = Report { accepted: ledger.len(), ..Report::default() };
     let mut views = Vec::new();
     for entry in ledger {
-        let view = match cluster.ask().get(&entry.job_id).await {
-            Ok(view) if is_over(view.job.state()) => view,
-            _ => cluster.until_within(REST, &entry.job_id, "it ends", |view| is_over(view.job.state())).await,
-        };
+        let view = ended(cluster, &entry.job_id).await;
         *report.states.entry(view.job.state().as_str_name().trim_start_matches("JOB_STATE_")).or_default() += 1;
-        views.push((entry, view));
+        views.push((entry.clone(), view));
     }
-    let log = Log::read(marks);
-    report.begun = log.begun.values().map(HashSet::len).sum();
-    report.broken.extend(log.overlaps.iter().map(|task| format!("two copies of task {task} ran at once")));
+    // Those that nobody was told of: made by tasks and by the schedule.
+    let jobs = every_job(cluster).await;
+    judge_jobs(&jobs, ledger, &mut report.broken);
+    for job in jobs.into_iter().filter(|job| job.trigger() != TriggerKind::Manual) {
+        let shape = if job.trigger() == TriggerKind::Schedule { TICKING } else { "child" };
+        let view = ended(cluster, &job.id).await;
+        views.push((Entry { job_id: job.id, shape, terminated: false, ended: None }, view));
+        report.others += 1;
+    }
+    let traces = Traces { log: Log::read(marks), asked: asked(service), children: children(&views) };
+    report.begun = traces.log.begun.values().map(HashSet::len).sum();
+    let shown = [("two copies of task", &traces.log.overlaps), ("more than two beside", &traces.log.crowds)];
+    for (what, tasks) in shown {
+        report.broken.extend(tasks.iter().map(|task| format!("{what} {task} ran at once")));
+    }
     for (entry, view) in &views {
         report.attempts += view.tasks.iter().map(|task| u64::from(task.attempt)).sum::<u64>();
-        judge_job(entry, view, &log, &mut report.broken);
+        judge_job(entry, view, &traces, &mut report.broken);
     }
-    judge_jobs(cluster, ledger, &mut report.broken).await;
+    judge_told(service, &views, &mut report.broken).await;
     judge_again(cluster, &views, &mut report.broken).await;
     judge_rows(cluster, &mut report.broken);
     let ours = programs::path("baton-runner");
@@ -74,20 +92,72 @@ pub(crate) async fn judge(cluster: &Cluster, marks: &Marks, ledger: &[Entry]) ->
     report
 }
 
-/// One job by itself: its tasks have ended, what finished has left its marks, children began after their parents.
-fn judge_job(entry: &Entry, view: &View, log: &Log, broken: &mut Vec<String>) {
+/// A job that has ended.
+async fn ended(cluster: &Cluster, job_id: &str) -> View {
+    match cluster.ask().get(job_id).await {
+        Ok(view) if is_over(view.job.state()) => view,
+        _ => cluster.until_within(REST, job_id, "it ends", |view| is_over(view.job.state())).await,
+    }
+}
+
+/// What tasks left behind, of whatever kind they are.
+struct Traces {
+    log: Log,
+    /// The HTTP tasks that asked the service, with the attempt.
+    asked: HashSet<(String, u32)>,
+    /// The jobs that tasks stand for, by task and attempt.
+    children: HashMap<(String, u32), View>,
+}
+
+fn asked(service: &Service) -> HashSet<(String, u32)> {
+    let attempts = service.asked().into_iter().filter(|asked| asked.path == "/told").map(|asked| {
+        let attempt = asked.header("baton-attempt").parse().unwrap_or_default();
+        (asked.header("baton-task-id").to_owned(), attempt)
+    });
+    attempts.collect()
+}
+
+fn children(views: &[(Entry, View)]) -> HashMap<(String, u32), View> {
+    let children = views.iter().filter(|(_, view)| !view.job.parent_task_id.is_empty());
+    children.map(|(_, view)| ((view.job.parent_task_id.clone(), view.job.parent_attempt), view.clone())).collect()
+}
+
+impl Traces {
+    /// Whether an attempt that is said to have finished did what it was to do.
+    fn finished(&self, task: &Task) -> bool {
+        let attempt = (task.id.clone(), task.attempt);
+        match task.name.as_str() {
+            "asking" => self.asked.contains(&attempt),
+            "inner" => self.children.get(&attempt).is_some_and(|child| child.job.state() == JobState::Finished),
+            _ => self.log.ended.get(&task.id).is_some_and(|ended| ended.contains(&task.attempt)),
+        }
+    }
+
+    /// Which line of the log a task had ended by; `None` when nothing says that it had.
+    fn last_end(&self, task: &Task) -> Option<usize> {
+        match self.children.get(&(task.id.clone(), task.attempt)) {
+            Some(child) => child.tasks.iter().filter_map(|task| self.log.last_end.get(&task.id)).max().copied(),
+            None => self.log.last_end.get(&task.id).copied(),
+        }
+    }
+}
+
+/// One job by itself: its tasks have ended, what finished has left its traces, children began after their parents.
+fn judge_job(entry: &Entry, view: &View, traces: &Traces, broken: &mut Vec<String>) {
     let mut complain = |text: String| broken.push(format!("job {} ({}): {text}", entry.job_id, entry.shape));
     if entry.terminated && view.job.state() == JobState::Skipped {
         complain("it was terminated and says that it never was to run".to_owned());
     }
     for task in view.tasks.iter().filter(|task| task.kind() != TaskKind::Group) {
-        let begun = log.begun.get(&task.id).cloned().unwrap_or_default();
-        let ended = log.ended.get(&task.id).cloned().unwrap_or_default();
+        let begun = traces.log.begun.get(&task.id).cloned().unwrap_or_default();
         match task.state() {
-            TaskState::Finished if !ended.contains(&task.attempt) => {
-                complain(format!("{} is FINISHED but attempt {} left no end mark", task.name, task.attempt));
+            TaskState::Finished if !traces.finished(task) => {
+                complain(format!("{} is FINISHED but attempt {} left no trace", task.name, task.attempt));
             }
             TaskState::Skipped if !begun.is_empty() => complain(format!("{} is SKIPPED but it began", task.name)),
+            TaskState::Failed | TaskState::Skipped if task.reason.is_empty() => {
+                complain(format!("{} is {} and does not say why", task.name, task.state().as_str_name()));
+            }
             TaskState::Finished | TaskState::Failed | TaskState::Terminated | TaskState::Skipped => {}
             other => complain(format!("{} is {} in a job that has ended", task.name, other.as_str_name())),
         }
@@ -96,9 +166,9 @@ fn judge_job(entry: &Entry, view: &View, log: &Log, broken: &mut Vec<String>) {
         }
         for parent in &task.needs {
             let parents = view.tasks.iter().filter(|other| other.name == *parent && other.kind() != TaskKind::Group);
-            let Some(first) = log.first_begin.get(&task.id) else { continue };
+            let Some(first) = traces.log.first_begin.get(&task.id) else { continue };
             for parent in parents {
-                if log.last_end.get(&parent.id).is_none_or(|end| end > first) {
+                if traces.last_end(parent).is_none_or(|end| end > *first) {
                     complain(format!("{} began before {} had ended", task.name, parent.name));
                 }
             }
@@ -106,34 +176,72 @@ fn judge_job(entry: &Entry, view: &View, log: &Log, broken: &mut Vec<String>) {
     }
 }
 
-/// All jobs together: those that were accepted, once each, and no others.
-async fn judge_jobs(cluster: &Cluster, ledger: &[Entry], broken: &mut Vec<String>) {
+async fn every_job(cluster: &Cluster) -> Vec<Job> {
+    let mut jobs = cluster.api().jobs;
+    let (mut page_token, mut all) = (String::new(), Vec::new());
+    loop {
+        let request = ListJobsRequest { page_size: PAGE, page_token, ..Default::default() };
+        let page = jobs.list_jobs(request).await.expect("jobs can be listed").into_inner();
+        all.extend(page.jobs);
+        page_token = page.next_page_token;
+        if page_token.is_empty() {
+            return all;
+        }
+    }
+}
+
+/// All jobs together: those that were accepted, once each; one for each fire; one for each attempt at a task that stands
+/// for a job; and no others.
+fn judge_jobs(jobs: &[Job], ledger: &[Entry], broken: &mut Vec<String>) {
     let accepted: HashSet<_> = ledger.iter().map(|entry| entry.job_id.as_str()).collect();
     if accepted.len() != ledger.len() {
         broken.push("two requests were answered with one job".to_owned());
     }
-    let mut jobs = cluster.api().jobs;
-    let mut page_token = String::new();
-    let mut known = HashSet::new();
+    let known: HashSet<_> = jobs.iter().map(|job| job.id.as_str()).collect();
+    for id in accepted.iter().filter(|id| !known.contains(*id)) {
+        broken.push(format!("job {id} was accepted and is gone"));
+    }
+    let (mut fires, mut parents) = (Vec::new(), HashSet::new());
+    for job in jobs {
+        match job.trigger() {
+            TriggerKind::Manual if accepted.contains(job.id.as_str()) => {}
+            TriggerKind::Schedule => fires.extend(job.fire_time.as_ref().map(|time| time.seconds)),
+            TriggerKind::SubJob => {
+                if !accepted.contains(job.parent_job_id.as_str()) {
+                    broken.push(format!("job {} stands for a task of no job", job.id));
+                }
+                if !parents.insert((job.parent_task_id.as_str(), job.parent_attempt)) {
+                    broken.push(format!("job {} is the second for one attempt", job.id));
+                }
+            }
+            _ => broken.push(format!("job {} exists although nobody was told: one request made two jobs", job.id)),
+        }
+    }
+    fires.sort_unstable();
+    for pair in fires.windows(2).filter(|pair| pair[1] - pair[0] != TICK) {
+        broken.push(match pair[1] - pair[0] {
+            0 => format!("the fire of {} made two jobs", pair[0]),
+            apart => format!("{apart} s lie between the fires of {} and the next, not {TICK}", pair[0]),
+        });
+    }
+}
+
+/// Whoever asked to be told of the end of a job was.
+async fn judge_told(service: &Service, views: &[(Entry, View)], broken: &mut Vec<String>) {
+    let ended = |view: &View| view.job.state() != JobState::Skipped;
+    let asked = views.iter().filter(|(entry, view)| entry.shape == "asking" && ended(view));
+    let mut untold: HashSet<&str> = asked.map(|(entry, _)| entry.job_id.as_str()).collect();
+    let until = Instant::now() + REST;
     loop {
-        let request = ListJobsRequest { page_size: PAGE, page_token, ..Default::default() };
-        let page = jobs.list_jobs(request).await.expect("jobs can be listed").into_inner();
-        known.extend(page.jobs.into_iter().map(|job| job.id));
-        page_token = page.next_page_token;
-        if page_token.is_empty() {
+        let told = service.asked();
+        let told: Vec<_> = told.iter().filter(|asked| asked.path == "/called-back").collect();
+        untold.retain(|id| !told.iter().any(|message| message.body.contains(id)));
+        if untold.is_empty() || Instant::now() > until {
             break;
         }
+        sleep_until(Instant::now() + LOOK_EVERY).await;
     }
-    for id in &accepted {
-        if !known.contains(*id) {
-            broken.push(format!("job {id} was accepted and is gone"));
-        }
-    }
-    for id in &known {
-        if !accepted.contains(id.as_str()) {
-            broken.push(format!("job {id} exists although nobody was told: one request made two jobs"));
-        }
-    }
+    broken.extend(untold.into_iter().map(|id| format!("nobody was told that job {id} had ended")));
 }
 
 /// What no answer shows: rows that belong to nobody. On PostgreSQL, where the database can be asked.
@@ -156,6 +264,14 @@ fn judge_rows(cluster: &Cluster, broken: &mut Vec<String>) {
             ),
         ),
         (
+            "live jobs of tasks that are over",
+            format!(
+                "job JOIN task ON task.id = job.parent_task_id WHERE task.state IN {OVER} AND job.state NOT IN {OVER}"
+            ),
+        ),
+        ("attempts of runners that are here, whose end is not proven", "task_attempt WHERE NOT gone".to_owned()),
+        ("callbacks that nobody has delivered", "callback WHERE state <> 'DELIVERED'".to_owned()),
+        (
             "attempts numbered twice under one lease",
             "(SELECT task_id, lease FROM task_attempt GROUP BY task_id, lease HAVING count(*) > 1) AS twice".to_owned(),
         ),
@@ -168,17 +284,21 @@ fn judge_rows(cluster: &Cluster, broken: &mut Vec<String>) {
     }
 }
 
-/// Terminal states are as they were when they were first read.
-async fn judge_again(cluster: &Cluster, views: &[(&Entry, View)], broken: &mut Vec<String>) {
-    for (entry, before) in views {
+/// Whatever had ended is as it was when that was first seen: in the midst of it all, or a moment ago.
+async fn judge_again(cluster: &Cluster, views: &[(Entry, View)], broken: &mut Vec<String>) {
+    for (entry, latest) in views {
         let after = cluster.ask().get(&entry.job_id).await.expect("a job that ended can be read");
-        if after.job.state() != before.job.state() {
-            broken.push(format!("job {} changed after its end: {}", entry.job_id, after.summary()));
-        }
-        for task in &before.tasks {
-            let now = after.tasks.iter().find(|now| now.id == task.id).map(baton_tests::v1::Task::state);
-            if now != Some(task.state()) {
-                broken.push(format!("task {} of job {} changed after its end", task.name, entry.job_id));
+        for before in entry.ended.iter().chain([latest]) {
+            if (after.job.state(), after.job.end_time) != (before.job.state(), before.job.end_time) {
+                let (was, is) = (before.summary(), after.summary());
+                broken.push(format!("job {} changed after its end: {was}, then {is}", entry.job_id));
+            }
+            for task in &before.tasks {
+                let outcome = |task: &Task| (task.state(), task.attempt, task.lease, task.end_time);
+                let now = after.tasks.iter().find(|now| now.id == task.id).map(outcome);
+                if now != Some(outcome(task)) {
+                    broken.push(format!("task {} of job {} changed after its end", task.name, entry.job_id));
+                }
             }
         }
     }
@@ -192,6 +312,7 @@ struct Log {
     first_begin: HashMap<String, usize>,
     last_end: HashMap<String, usize>,
     overlaps: Vec<String>,
+    crowds: Vec<String>,
 }
 
 impl Log {
@@ -210,7 +331,9 @@ impl Log {
                     log.ended.entry(task.to_owned()).or_default().insert(attempt);
                     log.last_end.insert(task.to_owned(), number);
                 }
-                _ => log.overlaps.push(task.to_owned()),
+                OVERLAP => log.overlaps.push(task.to_owned()),
+                CROWDED => log.crowds.push(task.to_owned()),
+                _ => {}
             }
         }
         log

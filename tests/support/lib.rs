@@ -36,7 +36,7 @@ pub use part::Part;
 pub use postgres::durable;
 pub use small_disk::SmallDisk;
 pub use stories::tell;
-pub use wait::{PATIENCE, eventually, soon};
+pub use wait::{PATIENCE, eventually, repeats, soon};
 
 /// The messages and clients of the protocol.
 pub use baton::v1;

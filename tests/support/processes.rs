@@ -67,9 +67,53 @@ pub fn program(pid: i32) -> Option<PathBuf> {
 
 /// How much memory a process has that is its own, or shared, and in RAM.
 pub fn resident_bytes(pid: i32) -> u64 {
+    status_bytes(pid, "VmRSS:")
+}
+
+/// The most that [`resident_bytes`] ever was.
+pub fn resident_bytes_max(pid: i32) -> u64 {
+    status_bytes(pid, "VmHWM:")
+}
+
+fn status_bytes(pid: i32, key: &str) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix(key)).unwrap_or_default();
     line.split_whitespace().next().and_then(|kibibytes| kibibytes.parse::<u64>().ok()).unwrap_or(0) << 10
+}
+
+/// A TCP socket of a process, by its ports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Socket {
+    /// The port at this end.
+    pub local: u16,
+    /// The port at the other end; none for one that listens.
+    pub remote: Option<u16>,
+}
+
+/// The TCP sockets of a process that listen or are connected.
+pub fn sockets(pid: i32) -> Vec<Socket> {
+    const ESTABLISHED: &str = "01";
+    const LISTENS: &str = "0A";
+    let links = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+    let inodes: HashSet<String> = links
+        .filter_map(|entry| {
+            let link = fs::read_link(entry.path()).ok()?;
+            Some(link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.to_owned())
+        })
+        .collect();
+    let tables = ["tcp", "tcp6"].map(|name| fs::read_to_string(format!("/proc/{pid}/net/{name}")).unwrap_or_default());
+    let port = |address: &str| u16::from_str_radix(address.rsplit(':').next()?, 16).ok();
+    let socket = |line: &str| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let (local, remote) = (port(words.get(1)?)?, port(words.get(2)?)?);
+        let remote = match *words.get(3)? {
+            ESTABLISHED => Some(remote),
+            LISTENS => None,
+            _ => return None,
+        };
+        inodes.contains(*words.get(9)?).then_some(Socket { local, remote })
+    };
+    tables.iter().flat_map(|table| table.lines()).filter_map(socket).collect()
 }
 
 /// Waits until no process with this `KEY=value` in its environment lives.

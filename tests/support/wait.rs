@@ -34,3 +34,8 @@ where
 pub async fn soon(what: &str, mut holds: impl FnMut() -> bool) {
     eventually(what, PATIENCE, || std::future::ready(holds().then_some(()))).await;
 }
+
+/// How often a race is run: `few` times in an ordinary run of the tests, `many` where `BATON_TEST_LONG` is set.
+pub fn repeats(few: usize, many: usize) -> usize {
+    if std::env::var_os("BATON_TEST_LONG").is_some() { many } else { few }
+}

@@ -4,6 +4,7 @@ mod chain;
 mod echo;
 mod expand;
 mod fan;
+mod faults;
 mod history;
 mod idle;
 mod next;
@@ -60,11 +61,19 @@ pub(crate) enum Workload {
     SchedulesSecond,
     /// When a schedule fires next: typical expressions, and the worst
     Next,
+    /// One of two schedulers is killed: until each of its runners works for the other
+    FaultsTakeover,
+    /// Runners fall silent: until that is noticed
+    FaultsSilent,
+    /// Runners are killed: until their tasks are decided
+    FaultsKilled,
+    /// A scheduler with 9,000 sessions is killed and started again: until all are back
+    FaultsSessions,
 }
 
 impl Workload {
     /// All of them.
-    pub(crate) const ALL: [Self; 17] = [
+    pub(crate) const ALL: [Self; 21] = [
         Self::P3,
         Self::P4,
         Self::Idle,
@@ -82,6 +91,10 @@ impl Workload {
         Self::SchedulesBurst,
         Self::SchedulesSecond,
         Self::Next,
+        Self::FaultsTakeover,
+        Self::FaultsSilent,
+        Self::FaultsKilled,
+        Self::FaultsSessions,
     ];
 
     /// Those that every change is measured by.
@@ -118,6 +131,10 @@ impl Workload {
             Self::SchedulesBurst => schedules::burst(backend, settings).await,
             Self::SchedulesSecond => schedules::every_second(backend, settings).await,
             Self::Next => Ok(next::measure(backend, settings)),
+            Self::FaultsTakeover => faults::takeover(backend, settings).await,
+            Self::FaultsSilent => faults::silent(backend, settings).await,
+            Self::FaultsKilled => faults::killed(backend, settings).await,
+            Self::FaultsSessions => faults::sessions(backend, settings).await,
         }
     }
 }

@@ -632,3 +632,34 @@ proptest! {
         }
     }
 }
+
+/// The outputs of more tasks than a scheduler takes in at once are brought by the frames after the hello.
+#[test]
+fn outputs_that_fill_more_than_one_frame_come_in_several() {
+    const SLOTS: u32 = 100;
+    let mut world = World::connected(SLOTS);
+    for slot in 0..SLOTS {
+        world.run_new(slot, task(slot as u8, 1), spec());
+        world.started(slot, task(slot as u8, 1));
+    }
+    world.step(Input::Closed);
+    for slot in 0..SLOTS {
+        let end = End { output: vec![b'x'; crate::task::OUTPUT_MAX], ..ended(crate::task::Exit::Code(0)) };
+        world.step(Input::Ended { slot, task: task(slot as u8, 1), end });
+    }
+    let size = |reports: &[Report]| reports.iter().map(Report::bytes).sum::<usize>();
+    let before = world.frames.len();
+    world.open();
+    let hello = world.last().hello.clone().expect("a stream begins with it");
+    assert_eq!(hello.held.len(), SLOTS as usize, "nothing is left out");
+    assert!(size(&hello.held) <= frames::FRAME_BYTES_MAX);
+    let told = hello.held.iter().filter(|report| report.result.is_some()).count();
+    assert!((1..SLOTS as usize).contains(&told), "as many as fit: {told}");
+    assert!(hello.held.iter().all(|report| (report.result.is_none()) == (report.status == Status::Running)));
+
+    world.welcome(Vec::new());
+    assert!(world.frames[before..].iter().all(|frame| size(&frame.slots) <= frames::FRAME_BYTES_MAX));
+    assert_eq!(world.results().len(), SLOTS as usize - told, "the others follow, each once");
+    world.pass(BEAT);
+    assert_eq!(world.results().len(), SLOTS as usize - told, "and never again in this stream");
+}

@@ -285,3 +285,19 @@ pub struct Report {
     /// How it ended: once a stream.
     pub result: Option<Box<TaskResult>>,
 }
+
+impl Report {
+    /// Of a slot that has something to do, and nothing more to say yet.
+    pub(crate) fn running(slot: u32) -> Self {
+        Self {
+            slot,
+            status: Status::Running,
+            task: None,
+            answer: None,
+            message: String::new(),
+            pid: None,
+            start_time: None,
+            result: None,
+        }
+    }
+}

@@ -154,3 +154,18 @@ pub struct RunSpec {
     /// With what it is completed, if it waits for that.
     pub callback: Option<CallbackView>,
 }
+
+impl RunSpec {
+    /// What its texts take in a frame, roughly.
+    pub fn bytes(&self) -> usize {
+        let target: usize = match &self.target {
+            Target::Command(argv) => argv.iter().map(String::len).sum(),
+            Target::Shell(script) => script.len(),
+            Target::Http(http) => http.texts().map(|(_, text)| text.len()).sum(),
+            Target::Job(_) => 0,
+        };
+        let pairs = self.env.iter().chain(&self.params);
+        let item = self.shard.as_ref().map_or(0, |(.., item)| item.len());
+        target + pairs.map(|(key, value)| key.len() + value.len()).sum::<usize>() + item
+    }
+}

@@ -356,12 +356,7 @@ impl Loop {
         // A slot that became idle without a word about a task may be given one. A beat that brings nothing new is no
         // reason for a turn: thousands of idle runners beat.
         self.due |= freed || !told.iter().all(started);
-        self.facts.extend(told.into_iter().map(|told| Fact {
-            source: Some((id, told.slot)),
-            task: told.task,
-            job_id: told.job_id,
-            news: told.news,
-        }));
+        self.facts.extend(told.into_iter().map(|told| told.of(id)));
     }
 
     /// Whether there is something for a turn to do.
@@ -606,7 +601,7 @@ impl Loop {
                     let ending = ToEnd { slot, task: fact.task, job_id: fact.job_id, grace: None, told: false };
                     session.reset(ending, now);
                 }
-                News::Started | News::Unrenderable(_) => {}
+                News::Started | News::TakesLong | News::Unrenderable(_) => {}
                 News::Result(_) => {
                     session.release(slot, fact.task, true);
                     let message = outcome.refused.clone();
@@ -625,6 +620,7 @@ impl Loop {
                 task: dispatch.task,
                 job_id: dispatch.job_id,
                 timeout: dispatch.spec.timeout,
+                warn_after: dispatch.warn_after,
             };
             session.give(given, session.next_seq(), false, &self.timing, now);
             let (slot, task, spec) = (dispatch.slot, dispatch.task, Box::new(dispatch.spec));
@@ -759,13 +755,17 @@ impl Loop {
     fn beat(&mut self) {
         let now = Instant::now();
         let mut closing = Vec::new();
+        let mut long: Vec<Fact> = Vec::new();
         for session in self.sessions.iter_mut() {
+            long.extend(session.taking_long(now).into_iter().map(|told| told.of(session.id)));
             if session.is_closed() {
                 closing.push((session.id, None));
             } else if let Some(disconnect) = session.check(&self.timing, now) {
                 closing.push((session.id, Some(disconnect)));
             }
         }
+        self.due |= !long.is_empty();
+        self.facts.extend(long);
         for (id, disconnect) in closing {
             if let Some(mut session) = self.sessions.remove(id)
                 && let Some(disconnect) = disconnect

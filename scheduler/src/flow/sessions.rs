@@ -12,10 +12,10 @@ use std::{
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
-use super::batch::{IdleSession, News};
+use super::batch::{Fact, IdleSession, News};
 use crate::domain::{
     command::{Command, Disconnect, DisconnectReason, Down},
-    heartbeat::{self, Answer, Drain, Frame, Held, Hello, Reading, SlotReport, SlotStatus, TaskRef},
+    heartbeat::{self, Answer, Drain, EndReason, Frame, Held, Hello, Reading, SlotReport, SlotStatus, TaskRef},
     placement::{Offer, Traits},
     task::Ending,
     timing::Timing,
@@ -27,6 +27,10 @@ pub const QUEUE_FRAMES_MAX: usize = 256;
 /// How many commands may wait for room in that queue, beside four for each slot: a runner with more than these unread is
 /// disconnected at once.
 const WAITING_MAX: usize = 64;
+
+/// What the specs of one frame may take together, beside one that takes more by itself. A runner takes in frames of sixteen
+/// times that.
+const SPECS_BYTES_MAX: usize = 4 << 20;
 
 /// How many sessions are offered to one turn; the others have their turn in the next ones.
 const OFFERS_MAX: usize = 512;
@@ -56,6 +60,10 @@ struct HeldTask {
     reset_at: Option<Instant>,
     /// When its own timeout and twice the grace are over.
     deadline: Option<Instant>,
+    /// It was past that time when it was told to end.
+    overdue: bool,
+    /// When to report that it takes long, until that was done.
+    warn_at: Option<Instant>,
     /// Its end was reported and is on its way into the database.
     reported: bool,
 }
@@ -121,6 +129,13 @@ pub(super) struct Told {
     pub news: News,
 }
 
+impl Told {
+    /// The same as a fact that this session told.
+    pub(super) fn of(self, session: Uuid) -> Fact {
+        Fact { source: Some((session, self.slot)), task: self.task, job_id: self.job_id, news: self.news }
+    }
+}
+
 /// A task as it was given to a slot, or taken over by it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Given {
@@ -128,6 +143,7 @@ pub(super) struct Given {
     pub task: TaskRef,
     pub job_id: Uuid,
     pub timeout: Option<Duration>,
+    pub warn_after: Option<Duration>,
 }
 
 /// A task that its runner has to end.
@@ -182,18 +198,33 @@ impl Session {
         self.flush(Some(Box::new(welcome)), now);
     }
 
-    fn flush(&mut self, welcome: Option<Box<crate::domain::command::Welcome>>, now: Instant) {
-        let Ok(place) = self.out.try_reserve() else {
-            self.waiting_since.get_or_insert(now);
-            return;
-        };
-        self.waiting_since = None;
-        self.seq += 1;
-        let commands = std::mem::take(&mut self.waiting);
-        if welcome.is_some() || commands.iter().any(|command| !matches!(command, Command::GoOn { .. })) {
-            self.unacked.push_back((self.seq, now));
+    fn flush(&mut self, mut welcome: Option<Box<crate::domain::command::Welcome>>, now: Instant) {
+        loop {
+            let Ok(place) = self.out.try_reserve() else {
+                self.waiting_since.get_or_insert(now);
+                return;
+            };
+            self.waiting_since = None;
+            self.seq += 1;
+            let commands = portion(&mut self.waiting);
+            for command in &commands {
+                // Nothing may be inferred from a frame that was sent before the one that gives the task out [2].
+                if let Command::RunNew { slot, task, .. } = command
+                    && let Some(Slot::Held(held)) = self.slots.get_mut(*slot as usize)
+                    && held.held.task == *task
+                {
+                    held.held.run_seq = self.seq;
+                }
+            }
+            let welcome = welcome.take();
+            if welcome.is_some() || commands.iter().any(|command| !matches!(command, Command::GoOn { .. })) {
+                self.unacked.push_back((self.seq, now));
+            }
+            place.send(Down { seq: self.seq, ack: self.committed, welcome, commands });
+            if self.waiting.is_empty() {
+                return;
+            }
         }
-        place.send(Down { seq: self.seq, ack: self.committed, welcome, commands });
     }
 
     /// Ends the stream; the runner is told why if there is room to.
@@ -242,6 +273,8 @@ impl Session {
             unanswered_since: (!adopted).then_some(now),
             reset_at: None,
             deadline: given.timeout.map(|timeout| now + timeout + timing.grace * 2),
+            overdue: false,
+            warn_at: given.warn_after.map(|after| now + after),
             reported: false,
         }));
     }
@@ -273,6 +306,8 @@ impl Session {
                     unanswered_since: None,
                     reset_at: Some(now),
                     deadline: None,
+                    overdue: false,
+                    warn_at: None,
                     reported: false,
                 }));
             }
@@ -395,7 +430,14 @@ impl Session {
                 held.held.started = true;
                 News::Started
             }
-            Reading::Result if !held.reported => News::Result(report.result.clone()?.into()),
+            Reading::Result if !held.reported => {
+                let mut result = report.result.clone()?;
+                // It ran into its timeout, which its runner should have seen itself.
+                if held.overdue && result.end_reason == EndReason::Reset {
+                    result.end_reason = EndReason::Timeout;
+                }
+                News::Result(result.into())
+            }
             Reading::Ended(ending) if !held.reported => News::Ended(ending, words(report)),
             Reading::IdlePastAck if !held.reported => News::IdlePastAck,
             _ => return None,
@@ -404,6 +446,20 @@ impl Session {
             held.reported = true;
         }
         Some(Told { slot, task: held.held.task, job_id: held.job_id, news })
+    }
+
+    /// The tasks that run for longer than their `warn_after`, each once.
+    pub(super) fn taking_long(&mut self, now: Instant) -> Vec<Told> {
+        let mut told = Vec::new();
+        for (slot, place) in (0..).zip(&mut self.slots) {
+            let Slot::Held(held) = place else { continue };
+            let runs = held.held.started && held.reset_at.is_none() && !held.reported;
+            if runs && held.warn_at.is_some_and(|at| at <= now) {
+                held.warn_at = None;
+                told.push(Told { slot, task: held.held.task, job_id: held.job_id, news: News::TakesLong });
+            }
+        }
+        told
     }
 
     /// Answers what was heard although its sign of life is not committed yet: the writer of the database may be busy with a
@@ -433,7 +489,7 @@ impl Session {
             return unresponsive("it does not take its commands in");
         }
         let (mut overdue, mut silent) = (Vec::new(), false);
-        for (at, slot) in (0..).zip(&self.slots) {
+        for (at, slot) in (0..).zip(&mut self.slots) {
             let Slot::Held(held) = slot else { continue };
             if let Some(since) = held.unanswered_since {
                 // Silence is no proof: ask, then part [3].
@@ -443,6 +499,7 @@ impl Session {
                     _ => {}
                 }
             } else if held.reset_at.is_none() && held.deadline.is_some_and(|deadline| now > deadline) {
+                held.overdue = true;
                 overdue.push((at, held.held.task, held.job_id));
             }
         }
@@ -459,6 +516,20 @@ impl Session {
     pub(super) fn is_closed(&self) -> bool {
         self.closed || self.out.is_closed()
     }
+}
+
+/// Takes what goes into the next frame: in its order, up to the spec that would be too much.
+fn portion(waiting: &mut Vec<Command>) -> Vec<Command> {
+    let mut bytes = 0;
+    let mut fits = |command: &Command| {
+        if let Command::RunNew { spec, .. } = command {
+            bytes += spec.bytes();
+        }
+        bytes <= SPECS_BYTES_MAX
+    };
+    let count = waiting.iter().take_while(|command| fits(command)).count();
+    let rest = waiting.split_off(count.max(1).min(waiting.len()));
+    std::mem::replace(waiting, rest)
 }
 
 fn words(report: &SlotReport) -> String {

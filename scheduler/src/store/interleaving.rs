@@ -57,7 +57,9 @@ impl Scene {
     /// Begins something that has to wait for a lock, and returns once it does.
     async fn waiting<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
         let work = tokio::spawn(work);
-        let asked = "SELECT count(*) AS waiting FROM pg_locks WHERE NOT granted";
+        // Of this database alone: those of other tests, on the same server, have waits of their own.
+        let asked = "SELECT count(*) AS waiting FROM pg_stat_activity
+                     WHERE datname = current_database() AND wait_event_type = 'Lock'";
         let looking = async {
             loop {
                 assert!(!work.is_finished(), "it was to wait for a lock");
@@ -111,6 +113,8 @@ fn a_job() -> JobRow {
         started_at: None,
         ended_at: None,
         deadline_at: None,
+        warn_at: None,
+        warned_at: None,
         trigger: Trigger::Manual,
         schedule: None,
         fire_time: None,
@@ -146,12 +150,13 @@ fn a_task(job: &JobRow, node: u32, state: TaskState) -> TaskRow {
         state,
         reason: String::new(),
         skip_cause: None,
-        counters: Counters { attempt: 0, lease: 0, deaths: 0, refusals: 0, not_before: Timestamp(0) },
+        counters: Counters { attempt: 0, lease: 0, deaths: 0, refusals: 0, tried: 0, not_before: Timestamp(0) },
         priority: 0,
         class: "command;;".into(),
         runner_id: None,
         slot: None,
         session_id: None,
+        warned_at: None,
         attempts_before: 0,
         gone: true,
         end_grace: None,

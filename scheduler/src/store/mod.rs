@@ -2,6 +2,7 @@
 
 pub mod after_jobs;
 pub mod alarm;
+pub mod attempt;
 pub mod audit;
 pub mod backfill;
 pub mod calendar;

@@ -84,3 +84,31 @@ pub async fn forget(tx: &Tx, now: Timestamp, limit: u32) -> Result<u64, Error> {
     let params = [("old", (now.0 - micros(KEPT_FOR)).into()), ("limit", i64::from(limit).into())];
     tx.execute(sql::statement(tx.backend(), text, &params)).await
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::testing::worlds;
+
+    /// H08: on each database. What decides is a count of rows that it must give alike, and the row that is read back.
+    #[tokio::test]
+    async fn an_insert_that_was_ignored_is_never_taken_for_one_that_was_made() {
+        for world in worlds().await {
+            let now = Timestamp(1);
+            let tx = world.store.begin().await.unwrap();
+            assert_eq!(claim(&tx, "me", "Run", "once", b"body", now).await.unwrap(), Claim::New);
+            answer(&tx, "me", "Run", "once", "the job").await.unwrap();
+            let twin = claim(&tx, "me", "Run", "once", b"body", now).await.unwrap();
+            assert_eq!(twin, Claim::Repeated("the job".into()), "in the same transaction");
+            tx.commit().await.unwrap();
+
+            let tx = world.store.begin().await.unwrap();
+            for (body, found) in [(b"body", Claim::Repeated("the job".into())), (b"else", Claim::OtherBody)] {
+                assert_eq!(claim(&tx, "me", "Run", "once", body, now).await.unwrap(), found);
+            }
+            for (principal, method, id) in [("you", "Run", "once"), ("me", "Apply", "once"), ("me", "Run", "twice")] {
+                assert_eq!(claim(&tx, principal, method, id, b"body", now).await.unwrap(), Claim::New);
+            }
+        }
+    }
+}

@@ -178,13 +178,18 @@ fn the_join_of_parents_that_end_at_once_is_decided_once() {
 #[test]
 fn without_the_lock_of_the_job_the_join_waits_for_ever() {
     let rule = TriggerRule::AllSuccess;
-    fails("the job's lock", Gates { rule, guards: Guards { lock: false, ..ALL } }, DECIDED);
+    fails("gate, all_success", "the job's lock", Gates { rule, guards: Guards { lock: false, ..ALL } }, DECIDED);
 }
 
 #[test]
 fn read_in_the_statement_that_waited_the_join_waits_for_ever() {
     let rule = TriggerRule::AllSuccess;
-    fails("a later statement", Gates { rule, guards: Guards { later_statement: false, ..ALL } }, DECIDED);
+    fails(
+        "gate, all_success",
+        "a later statement",
+        Gates { rule, guards: Guards { later_statement: false, ..ALL } },
+        DECIDED,
+    );
 }
 
 /// Under the lock the guard of the write is a second line; alone it is the only one against a second start.
@@ -192,5 +197,5 @@ fn read_in_the_statement_that_waited_the_join_waits_for_ever() {
 fn without_lock_and_guard_the_join_starts_twice() {
     let rule = TriggerRule::OneSuccess;
     let guards = Guards { lock: false, guarded: false, ..ALL };
-    fails("lock and guarded write", Gates { rule, guards }, ONCE);
+    fails("gate, one_success", "lock and guarded write", Gates { rule, guards }, ONCE);
 }

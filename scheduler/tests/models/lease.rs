@@ -2,17 +2,20 @@
 //! repeated and arrive in any order; a scheduler may lose its database and not its runner, and may stop as planned. Two
 //! copies of the task never run at once.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::time::Duration;
 
 use baton_scheduler::domain::{
-    heartbeat::{self, Admission, Hello, Known, SlotStatus, Verdict},
-    task::{self, Counters, Ending, Event, Kind, RetryPolicy, TaskState},
+    heartbeat::{self, Admission, Known, SlotStatus, Verdict},
+    task::{Ending, Event, Kind, TaskState},
     time::Timestamp,
     timing::Timing,
 };
 use stateright::{Model, Property};
 
-use crate::{fails, holds};
+use crate::{
+    fails, holds,
+    runner::{counters, decide, hello, known},
+};
 
 /// How long processes may take to end.
 const GRACE: u8 = 1;
@@ -71,6 +74,8 @@ struct Leases {
     guards: Guards,
     /// Whether the first scheduler stops as planned, or is cut from its database.
     planned: bool,
+    /// Whether the task goes on while its runner is cut off, as `when_cut_off: continue` says.
+    goes_on: bool,
 }
 
 /// The process of the first attempt.
@@ -141,7 +146,7 @@ enum Step {
 
 impl Leases {
     fn deadline(&self, state: &State) -> u8 {
-        if self.guards.self_stop { state.renewed + state.hold + self_stop_after() } else { u8::MAX }
+        if self.guards.self_stop && !self.goes_on { state.renewed + state.hold + self_stop_after() } else { u8::MAX }
     }
 
     /// To which scheduler a frame that was sent at this time went; before a welcome nothing but the hello is sent.
@@ -150,27 +155,20 @@ impl Leases {
     }
 
     fn decide(state: &mut State, ending: Ending) {
-        let (attempt, deaths, refusals, not_before) = (1, 0, 0, Timestamp(0));
-        let counters = Counters { attempt, lease: state.lease, deaths, refusals, not_before };
-        let policy = RetryPolicy { max_attempts: 2, delay: Duration::ZERO };
-        if let Some(after) = task::decide(state.task, Kind::Task, counters, policy, ending, Timestamp(0)) {
+        let counters = counters(state.lease, 0);
+        if let Some(after) = decide(state.task, counters, 2, ending) {
             (state.task, state.lease) = (after.state, after.counters.lease);
         }
     }
 
     fn hello(&self, state: &mut State) {
-        let known = Known {
-            install_id: "install".into(),
-            boot_id: "boot".into(),
-            boot_number: 0,
-            conn: u64::from(state.session),
-            has_session: !state.given_up,
-            last_seen_at: Timestamp(i64::from(state.seen_at)),
-            hold_until: None,
-        };
+        let seen_at = Timestamp(i64::from(state.seen_at));
+        let before = known(&hello(0, 0, u64::from(state.session)), seen_at);
+        let before = Known { has_session: !state.given_up, ..before };
+        let said = hello(0, 0, u64::from(state.hello_at));
         let now = Timestamp(i64::from(state.now));
         let lost_after = Duration::from_micros(u64::from(LOST_AFTER));
-        let admission = heartbeat::admit(Some(&known), &hello(state.hello_at), now, lost_after);
+        let admission = heartbeat::admit(Some(&before), &said, now, lost_after);
         if admission != Admission::SameBoot {
             return;
         }
@@ -188,24 +186,6 @@ impl Leases {
             state.renewed = state.renewed.max(from);
             state.acked = state.acked.max(acked);
         }
-    }
-}
-
-fn hello(conn: u8) -> Hello {
-    Hello {
-        runner_id: "r".into(),
-        install_id: "install".into(),
-        boot_id: "boot".into(),
-        boot_number: 0,
-        conn: u64::from(conn),
-        protocol_version: 1,
-        version: String::new(),
-        labels: BTreeMap::new(),
-        slots: 1,
-        capabilities: Vec::new(),
-        inventory: Vec::new(),
-        ended: Vec::new(),
-        drain: None,
     }
 }
 
@@ -330,7 +310,8 @@ impl Model for Leases {
             }
             Step::Sweep => {
                 state.given_up = true;
-                Self::decide(&mut state, Ending::Lost { death: false });
+                let ending = if self.goes_on { Ending::LostUnproven } else { Ending::Lost { death: false } };
+                Self::decide(&mut state, ending);
             }
             Step::Pick => {
                 state.task = state.task.after(Kind::Task, Event::Picked)?;
@@ -352,7 +333,10 @@ impl Model for Leases {
         vec![
             Property::always(ONE_COPY, |_, state: &State| !state.second || state.process == Process::Gone),
             Property::always(FENCED, |_, state: &State| state.ended_by.is_none()),
-            Property::sometimes("a lost task runs again", |_, state: &State| state.second),
+            Property::sometimes("a lost task runs again, unless it may go on", |model: &Self, state: &State| {
+                let goes_on = state.task == TaskState::Failed && state.process == Process::Runs;
+                if model.goes_on { goes_on && !state.second } else { state.second }
+            }),
             Property::sometimes("a task survives the loss of its scheduler", |_, state: &State| {
                 !state.first_works && state.welcomed && state.now == END && state.process == Process::Runs
             }),
@@ -364,59 +348,70 @@ const ONE_COPY: &str = "two copies never run at once";
 const FENCED: &str = "a report under an old lease changes nothing";
 
 fn leases(guards: Guards) -> Leases {
-    Leases { guards, planned: false }
+    Leases { guards, planned: false, goes_on: false }
 }
 
 fn stops(guards: Guards) -> Leases {
-    Leases { guards, planned: true }
+    Leases { guards, planned: true, goes_on: false }
 }
 
 #[test]
 fn a_task_never_runs_twice_at_once_whatever_is_lost_or_late() {
-    holds("lease, a scheduler cut from its database", leases(ALL));
+    holds("lease, cut off", leases(ALL));
 }
 
 #[test]
 fn a_task_never_runs_twice_at_once_around_a_planned_stop() {
-    holds("lease, a planned stop", stops(ALL));
+    holds("lease, planned stop", stops(ALL));
+}
+
+#[test]
+fn a_task_that_goes_on_while_cut_off_is_never_joined_by_another() {
+    holds("lease, when_cut_off: continue", Leases { goes_on: true, ..leases(ALL) });
+    holds("lease, when_cut_off: continue, planned stop", Leases { goes_on: true, ..stops(ALL) });
 }
 
 #[test]
 fn without_self_stop_the_old_copy_goes_on() {
-    fails("self-stop", leases(Guards { self_stop: false, ..ALL }), ONE_COPY);
+    fails("lease, cut off", "self-stop", leases(Guards { self_stop: false, ..ALL }), ONE_COPY);
 }
 
 #[test]
 fn a_scheduler_without_its_database_must_not_prolong_a_lease() {
-    fails("acks of what is committed alone", leases(Guards { committed: false, ..ALL }), ONE_COPY);
+    fails("lease, cut off", "acks of what is committed alone", leases(Guards { committed: false, ..ALL }), ONE_COPY);
 }
 
 #[test]
 fn an_ack_that_was_long_on_its_way_must_not_count_from_its_arrival() {
-    fails("counting from the sending", leases(Guards { from_sending: false, ..ALL }), ONE_COPY);
+    fails("lease, cut off", "counting from the sending", leases(Guards { from_sending: false, ..ALL }), ONE_COPY);
 }
 
 #[test]
 fn an_ack_that_is_repeated_must_not_renew() {
-    fails("acks that rise", leases(Guards { rising: false, ..ALL }), ONE_COPY);
+    fails("lease, cut off", "acks that rise", leases(Guards { rising: false, ..ALL }), ONE_COPY);
 }
 
 #[test]
 fn a_loss_that_does_not_wait_for_the_grace_comes_too_soon() {
-    fails("the grace", leases(Guards { grace: false, ..ALL }), ONE_COPY);
+    fails("lease, cut off", "the grace", leases(Guards { grace: false, ..ALL }), ONE_COPY);
 }
 
 #[test]
 fn a_hold_that_ends_with_what_was_announced_ends_too_soon() {
-    fails("a hold that lasts longer", stops(Guards { hold_longer: false, ..ALL }), ONE_COPY);
+    fails("lease, planned stop", "a hold that lasts longer", stops(Guards { hold_longer: false, ..ALL }), ONE_COPY);
 }
 
 #[test]
 fn a_hold_that_ends_with_a_hello_whose_welcome_is_lost_ends_too_soon() {
-    fails("a hold until it is heard", stops(Guards { hold_until_heard: false, ..ALL }), ONE_COPY);
+    fails(
+        "lease, planned stop",
+        "a hold until it is heard",
+        stops(Guards { hold_until_heard: false, ..ALL }),
+        ONE_COPY,
+    );
 }
 
 #[test]
 fn without_the_fence_the_first_attempt_ends_the_second() {
-    fails("the fence", leases(Guards { fence: false, ..ALL }), FENCED);
+    fails("lease, cut off", "the fence", leases(Guards { fence: false, ..ALL }), FENCED);
 }

@@ -7,13 +7,15 @@ use baton_scheduler::domain::{
     heartbeat::{
         self, Admission, Answer, EndReason, Held, Reading, SlotReport, SlotStatus, TaskRef, TaskResult, Verdict,
     },
-    task::{self, Counters, Ending, Event, Kind, RetryPolicy, TaskState},
-    time::Timestamp,
+    task::{Ending, Event, Kind, TaskState},
 };
 use stateright::{Model, Property};
 use uuid::Uuid;
 
-use crate::{fails, holds};
+use crate::{
+    fails, holds,
+    runner::{counters, decide},
+};
 
 /// How often the stream breaks.
 const CUTS_MAX: u8 = 2;
@@ -150,9 +152,8 @@ impl State {
     }
 
     fn end(&mut self, ending: Ending) {
-        let (attempt, deaths, not_before) = (1, 0, Timestamp(0));
-        let counters = Counters { attempt, lease: self.lease, deaths, refusals: self.refusals, not_before };
-        let decision = task::decide(self.task, Kind::Task, counters, RetryPolicy::default(), ending, Timestamp(0));
+        let counters = counters(self.lease, self.refusals);
+        let decision = decide(self.task, counters, 1, ending);
         if let Some(after) = decision {
             (self.task, self.lease, self.refusals) = (after.state, after.counters.lease, after.counters.refusals);
         }
@@ -226,7 +227,7 @@ impl State {
         };
         let mut verdict = None;
         if self.task.holds_slot() && brought.is_none_or(|(lease, ..)| lease != self.lease) {
-            self.end(heartbeat::missing_from_hello(Admission::SameBoot, self.task));
+            self.end(heartbeat::missing_from_hello(Admission::SameBoot, self.task, true));
         }
         if let Some((lease, status, by_itself)) = brought {
             let told = match heartbeat::judge(Some((self.task, self.lease)), lease, status) {
@@ -465,25 +466,25 @@ fn a_task_that_is_terminated_while_it_ends_is_never_stuck() {
 
 #[test]
 fn an_idle_frame_that_crosses_run_new_fails_what_runs() {
-    fails("the ack rule", Race(Guards { past_ack: false, ..ALL }), ENDS_WELL);
+    fails("terminate", "the ack rule", Race(Guards { past_ack: false, ..ALL }), ENDS_WELL);
 }
 
 #[test]
 fn a_terminate_that_came_in_elsewhere_is_carried_out_by_who_looks() {
-    fails("looking", Race(Guards { look: false, ..ALL }), NOT_STUCK);
+    fails("terminate", "looking", Race(Guards { look: false, ..ALL }), NOT_STUCK);
 }
 
 #[test]
 fn a_reset_without_an_answer_leaves_the_task_terminating() {
-    fails("NOT_HELD", Race(Guards { not_held: false, ..ALL }), NOT_STUCK);
+    fails("terminate", "NOT_HELD", Race(Guards { not_held: false, ..ALL }), NOT_STUCK);
 }
 
 #[test]
 fn a_dispatch_that_was_committed_and_not_sent_waits_for_ever() {
-    fails("the comparison after doubt", Race(Guards { doubt: false, ..ALL }), NOT_STUCK);
+    fails("terminate", "the comparison after doubt", Race(Guards { doubt: false, ..ALL }), NOT_STUCK);
 }
 
 #[test]
 fn a_hello_that_is_not_told_to_end_what_it_brings_keeps_it() {
-    fails("the CANCEL verdict", Race(Guards { cancel: false, ..ALL }), NOT_STUCK);
+    fails("terminate", "the CANCEL verdict", Race(Guards { cancel: false, ..ALL }), NOT_STUCK);
 }

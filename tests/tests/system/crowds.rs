@@ -9,6 +9,9 @@ use serde_json::json;
 const RUNNERS: usize = 4;
 const TASKS_EACH: usize = 250;
 
+/// Tasks that leave 64 KiB of output each: together more than the 4 MiB that a scheduler takes in at once.
+const FULL_OUTPUTS: u32 = 80;
+
 /// Sessions in an ordinary run of the tests; `BATON_TEST_SESSIONS` asks for more.
 const SESSIONS: usize = 2_000;
 /// What a scheduler may use for itself, and for each session, in the debug build.
@@ -47,6 +50,26 @@ stories! {
         cluster.nothing_left_running().await;
     }
 
+    /// More than a scheduler takes in at once has to be told when it comes back.
+    async fn outputs_of_many_tasks_that_ended_without_a_scheduler_all_arrive(world: World) {
+        let mut cluster = world.runner(RunnerSpec::named("one").slots(FULL_OUTPUTS)).start().await;
+        let marks = cluster.marks("work");
+        let latch = Latch::in_directory(cluster.directory(), "go");
+        let full = "(printf 'text='; head -c 65000 /dev/zero | tr '\\0' x) > \"$BATON_OUTPUT\"";
+        let script =
+            format!("{}\n{}\n{}\n{full}\n{}", latch.take(), marks.line("begin"), latch.wait(), marks.line("end"));
+        let id = cluster.run(&job("full", &json!([{"name": "work", "shards": {"count": FULL_OUTPUTS}, "shell": script}]))).await;
+        marks.reach("begin", FULL_OUTPUTS as usize).await;
+        cluster.scheduler(0).kill();
+        latch.open();
+        marks.reach("end", FULL_OUTPUTS as usize).await;
+        cluster.start_scheduler(0).await;
+        let view = cluster.done(&id).await;
+        view.finished();
+        assert!(view.shards("work").iter().all(|shard| shard.attempt == 1 && shard.output.len() > 65_000));
+        assert_eq!(marks.count("begin"), FULL_OUTPUTS as usize, "none is doubled");
+    }
+
     /// G08: full jitter, bounded memory, nobody left outside.
     async fn thousands_of_sessions_come_back_to_a_scheduler_that_was_killed(world: World) {
         let mut cluster = world.beat(Duration::from_secs(10)).start().await;
@@ -68,4 +91,21 @@ stories! {
         cluster.add_runner(RunnerSpec::named("two").label("for=this")).await;
         cluster.done(&id).await.finished();
     }
+}
+
+/// Tasks with as much in their environment as there may be are given out together: more than a runner takes in at once.
+#[tokio::test]
+async fn specs_that_fill_more_than_one_frame_come_in_several() {
+    const SPECS: u32 = 80;
+    // It takes a while to send so much.
+    let mut cluster = World::plain().beat(Duration::from_secs(30)).start().await;
+    let env: serde_json::Map<_, _> = (0..7).map(|number| (format!("V{number}"), "x".repeat(125_000).into())).collect();
+    let id = cluster
+        .run(&job("large", &json!([{"name": "work", "shards": {"count": SPECS}, "shell": "true", "env": env}])))
+        .await;
+    cluster.until(&id, "all wait", |view| view.shards("work").len() == SPECS as usize).await;
+    cluster.add_runner(RunnerSpec::named("one").slots(SPECS)).await;
+    let view = cluster.done(&id).await;
+    view.finished();
+    assert!(view.shards("work").iter().all(|shard| (shard.attempt, shard.lease) == (1, 1)), "none was given out twice");
 }

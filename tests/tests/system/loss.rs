@@ -1,9 +1,9 @@
 //! Runners that die, freeze or stay away: their tasks are decided, and nothing of them goes on in secret.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use baton_tests::{
-    PATIENCE, RunnerSpec, World, job, one_task, processes, soon, stories,
+    PATIENCE, RunnerSpec, View, World, eventually, job, one_task, processes, soon, stories,
     v1::{JobState, RunnerState, TaskState},
 };
 use rustix::process::Signal;
@@ -81,6 +81,68 @@ stories! {
         assert_eq!(view.job.state(), JobState::Failed);
         assert!(view.task("work").reason.contains("lost"), "{}", view.reasons());
         cluster.runner_is("one", RunnerState::Offline).await;
+    }
+
+    /// E02: only silence counts, never how long a task takes.
+    async fn a_task_that_outlasts_lost_after_is_left_alone_while_its_runner_is_heard(world: World) {
+        let cluster = world.quick().runner(RunnerSpec::named("one")).start().await;
+        let marks = cluster.marks("work");
+        let gate = cluster.gate("go");
+        let tasks = json!([{"name": "work", "shell": marks.around(&gate.wait()), "retry": {"max_attempts": 3}}]);
+        let id = cluster.run(&job("long", &tasks)).await;
+        let began = cluster.task_is(&id, "work", TaskState::Running).await.task("work").start_time.expect("it runs");
+        let enough = began.seconds + 2 * i64::try_from(cluster.lost_after().as_secs()).expect("a few seconds");
+        eventually("it has run for twice as long as a runner may be silent", PATIENCE, || async {
+            let seen = cluster.runner_is("one", RunnerState::Online).await.last_seen_time;
+            seen.is_some_and(|seen| seen.seconds > enough).then_some(())
+        })
+        .await;
+        gate.open();
+        let view = cluster.done(&id).await;
+        view.finished();
+        assert_eq!((view.task("work").attempt, view.task("work").lease), (1, 1));
+        assert_eq!((marks.count("begin"), marks.count("end")), (1, 1));
+    }
+
+    /// E09: scheduler and runners die together; one runner comes back, one does not.
+    async fn after_everything_died_each_task_is_settled_by_its_own_policy(world: World) {
+        let mut cluster = world.quick().start().await;
+        let marks = cluster.marks("work");
+        for id in ["back", "gone"] {
+            cluster.add_runner(RunnerSpec::named(id).label(&format!("on={id}"))).await;
+        }
+        let task = |on: &str, attempts: u32| {
+            json!({
+                "name": format!("{on}-{attempts}"),
+                "shell": marks.around("test $BATON_ATTEMPT = 2 || sleep 600"),
+                "retry": {"max_attempts": attempts},
+                "runner": {"match_labels": {"on": on}},
+            })
+        };
+        let tasks = json!([task("back", 1), task("back", 2), task("gone", 1), task("gone", 2)]);
+        let id = cluster.run(&job("everything", &tasks)).await;
+        marks.reach("begin", 4).await;
+        let run = |view: &View| view.tasks.iter().all(|task| task.state() == TaskState::Running);
+        cluster.until(&id, "all of them run", run).await;
+
+        cluster.scheduler(0).kill();
+        drop((cluster.take_runner("back"), cluster.take_runner("gone")));
+        let since = Instant::now();
+        soon("they are away for longer than a runner may be silent", || since.elapsed() > cluster.lost_after()).await;
+        cluster.start_scheduler(0).await;
+        cluster.add_runner(RunnerSpec::named("back").label("on=back")).await;
+        cluster.add_runner(RunnerSpec::named("another").label("on=gone")).await;
+        let view = cluster.done(&id).await;
+        assert_eq!(view.summary(), "FAILED; back-1=FAILED, back-2=FINISHED, gone-1=FAILED, gone-2=FINISHED");
+        for name in ["back-2", "gone-2"] {
+            assert_eq!(view.task(name).attempt, 2, "{}", view.reasons());
+        }
+        for name in ["back-1", "gone-1"] {
+            assert_eq!(view.task(name).attempt, 1);
+            assert!(!view.task(name).reason.is_empty());
+        }
+        assert_eq!((marks.count("begin"), marks.count("end")), (6, 2));
+        cluster.nothing_left_running().await;
     }
 
     /// G01: the frozen runner comes back after it was given up, and its word no longer counts.

@@ -6,7 +6,7 @@ use baton_tests::{
     PATIENCE, RunnerSpec, World, eventually, job, one_task,
     processes::{is_zombie, with_environment},
     stories,
-    v1::{JobState, TaskState},
+    v1::{JobState, RunnerState, TaskState, TerminateRequest},
 };
 use rustix::process::Signal;
 use serde_json::json;
@@ -60,20 +60,6 @@ stories! {
         assert_eq!(view.job.state(), JobState::Terminated);
         assert!(view.tasks.iter().all(|task| task.attempt == 0), "nothing was ever started");
     }
-
-    /// F10: a stop that arrives in the same instant as the end of the work.
-    async fn terminate_racing_the_end_always_ends(world: World) {
-        let cluster = world.runner(RunnerSpec::named("one")).start().await;
-        let ask = cluster.ask();
-        ask.apply(&one_task("race", "true")).await.expect("it is applied");
-        for _ in 0..40 {
-            let id = ask.run("race", &[]).await.expect("it runs");
-            // Whether it came in time is part of the race.
-            let _ = ask.terminate(&id, "").await;
-            let state = cluster.done(&id).await.job.state();
-            assert!(matches!(state, JobState::Finished | JobState::Terminated), "{}", state.as_str_name());
-        }
-    }
 }
 
 #[tokio::test]
@@ -83,6 +69,35 @@ async fn a_background_child_that_holds_the_output_does_not_hold_the_task() {
     let id = cluster.run(&text).await;
     cluster.done(&id).await.finished();
     cluster.log_holds(&id, "work", "done").await;
+    baton_tests::processes::gone(&mark).await;
+}
+
+/// F04: ending one task holds up neither beats nor others.
+#[tokio::test]
+async fn a_task_that_takes_long_to_end_holds_up_no_other() {
+    let cluster = World::plain().runner(RunnerSpec::named("one").slots(2)).start().await;
+    let gate = cluster.gate("go");
+    let (text, mark) = marked("stubborn", &format!("trap '' TERM\n{}", gate.wait()));
+    let stubborn = cluster.run(&text).await;
+    cluster.task_is(&stubborn, "work", TaskState::Running).await;
+    let patient = Some(prost_types::Duration { seconds: 600, nanos: 0 });
+    let terminate = TerminateRequest { job_id: stubborn.clone(), grace: patient, ..Default::default() };
+    cluster.api().commands.terminate(terminate).await.expect("the wish is stored");
+    cluster.task_is(&stubborn, "work", TaskState::Terminating).await;
+    let heard = |runner: baton_tests::v1::Runner| runner.last_seen_time.expect("it was heard");
+    let before = heard(cluster.runner_is("one", RunnerState::Online).await);
+    for number in 0..3 {
+        let id = cluster.run(&one_task(&format!("other-{number}"), "true")).await;
+        cluster.done(&id).await.finished();
+    }
+    eventually("its runner beats", PATIENCE, || async {
+        (heard(cluster.runner_is("one", RunnerState::Online).await).seconds > before.seconds + 2).then_some(())
+    })
+    .await;
+    let view = cluster.ask().get(&stubborn).await.expect("it is there");
+    assert_eq!(view.summary(), "TERMINATING; work=TERMINATING", "it is being ended still");
+    gate.open();
+    assert_eq!(cluster.done(&stubborn).await.summary(), "TERMINATED; work=TERMINATED");
     baton_tests::processes::gone(&mark).await;
 }
 
@@ -161,7 +176,7 @@ async fn a_stopped_runner_finishes_its_work_and_leaves() {
     let id = cluster.run(&one_task("work-on", &gate.wait())).await;
     cluster.task_is(&id, "work", TaskState::Running).await;
     cluster.runner("one").part.terminate();
-    cluster.runner_is("one", baton_tests::v1::RunnerState::Draining).await;
+    cluster.runner_is("one", RunnerState::Draining).await;
     gate.open();
     cluster.done(&id).await.finished();
     let status = cluster.runner("one").part.end(PATIENCE).await;
@@ -178,7 +193,7 @@ async fn a_runner_told_twice_stops_its_tasks_and_burns_no_attempt() {
     cluster.task_is(&id, "work", TaskState::Running).await;
     let runner = cluster.runner("one");
     runner.part.terminate();
-    cluster.runner_is("one", baton_tests::v1::RunnerState::Draining).await;
+    cluster.runner_is("one", RunnerState::Draining).await;
     cluster.runner("one").part.signal(Signal::TERM);
     cluster.task_is(&id, "work", TaskState::Queued).await;
     let status = cluster.runner("one").part.end(PATIENCE).await;

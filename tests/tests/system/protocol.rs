@@ -4,7 +4,10 @@ use baton_tests::{
     ByHand, World,
     by_hand::{ended, running},
     job, one_task, stories,
-    v1::{Answer, CommandKind, DisconnectReason, Hello, SlotReport, SlotStatus, TaskRef, TaskState, VerdictKind},
+    v1::{
+        Answer, CommandKind, DisconnectReason, EndReason, Hello, SlotReport, SlotStatus, TaskRef, TaskState,
+        VerdictKind,
+    },
 };
 use serde_json::json;
 
@@ -248,5 +251,60 @@ stories! {
         let view = cluster.done(&id).await;
         assert_eq!(view.summary(), "FAILED; work=FAILED");
         assert!(view.task("work").reason.contains("lost"), "{}", view.reasons());
+    }
+
+    /// I06: what is refused is refused once and for all; whoever sends it again is answered, and fills no log.
+    async fn a_result_that_is_refused_again_and_again_costs_next_to_nothing(world: World) {
+        let cluster = world.start().await;
+        let mut runner = ByHand::dial(&cluster.api(), ByHand::hello("hand")).await.expect("it is welcome");
+        let id = cluster.run(&one_task("too-much", "true")).await;
+        let task = runner.next_run().await.task.expect("it names its task");
+        let mut report = ended(0, &task, 0);
+        report.result.as_mut().expect("it has ended").output = vec![b'x'; 70_000].into();
+        runner.say(vec![report.clone()]).await;
+        let refusal = runner.next(CommandKind::ResultAck).await.expect("the stream lives");
+        assert!(refusal.message.contains("70000") || refusal.message.contains("65536"), "{}", refusal.message);
+        let view = cluster.done(&id).await;
+        assert_eq!(view.summary(), "FAILED; work=FAILED");
+        assert!(view.task("work").reason.contains("refused"), "{}", view.reasons());
+
+        let written = cluster.scheduler_output(0).len();
+        for _ in 0..300 {
+            runner.say(vec![report.clone()]).await;
+            assert!(runner.next(CommandKind::ResultAck).await.is_some());
+        }
+        let more = cluster.scheduler_output(0).len() - written;
+        assert!(more < 2_000, "{more} bytes in the log of the scheduler");
+        let after = cluster.ask().get(&id).await.expect("it is there");
+        assert_eq!((after.job.end_time, after.task("work").attempt), (view.job.end_time, 1), "and nothing has changed");
+    }
+
+    /// Rule 3: a task that is taken back because its runner did not answer in time burns no attempt, begun or not.
+    async fn a_task_that_was_taken_back_for_want_of_an_answer_is_given_out_again(world: World) {
+        let cluster = world.quick().start().await;
+        let mut runner = ByHand::dial(&cluster.api(), ByHand::hello("hand")).await.expect("it is welcome");
+        let id = cluster.run(&one_task("slow", "true")).await;
+        let mut leases = Vec::new();
+        for begun in [true, false] {
+            let task = runner.next_run().await.task.expect("it names its task");
+            assert_eq!(task.attempt, 1);
+            leases.push(task.lease);
+            // The command was on its way for so long that the next one is there already.
+            assert!(runner.next(CommandKind::Reset).await.is_some());
+            runner.say(vec![running(0, &task)]).await;
+            let mut report = ended(0, &task, 1);
+            let result = report.result.as_mut().expect("it has ended");
+            (result.end_reason, result.exit_code) = (EndReason::Reset.into(), None);
+            result.signal = begun.then_some(15);
+            runner.say(vec![report]).await;
+            runner.beat_idle().await;
+        }
+        let task = runner.next_run().await.task.expect("it names its task");
+        assert!(leases.iter().all(|lease| *lease < task.lease));
+        runner.say(vec![running(0, &task)]).await;
+        runner.say(vec![ended(0, &task, 0)]).await;
+        let view = cluster.done(&id).await;
+        view.finished();
+        assert_eq!(view.task("work").attempt, 1, "{}", view.reasons());
     }
 }

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use baton_tests::{
-    Backend, Cluster, PATIENCE, RunnerSpec, World, eventually, job, one_task,
+    Backend, Cluster, PATIENCE, RunnerSpec, View, World, eventually, job, one_task,
+    service::Service,
     v1::{JobState, ListSchedulersRequest, RunnerState, SchedulerState, TaskState},
 };
 use serde_json::json;
@@ -60,28 +61,72 @@ async fn runners_of_a_killed_scheduler_move_and_their_tasks_go_on() {
     assert_eq!((marks.count("begin"), marks.count("after")), (12, 1));
 }
 
-/// D12: two parents that end in the same instant, each on a scheduler of its own.
+/// E03: a loss is settled by whoever sees it first, with the policy of the task: also by a scheduler that never had the
+/// runner.
 #[tokio::test]
-async fn a_join_of_parents_on_two_schedulers_starts_once() {
+async fn a_loss_is_settled_by_a_scheduler_that_never_served_the_runner() {
     let Some(world) = two() else { return };
-    let mut cluster = world.start().await;
-    for scheduler in 0..2 {
-        let spec = runner_of(&cluster, &format!("runner-{scheduler}"), scheduler);
-        cluster.add_runner(spec.label(&format!("side={scheduler}"))).await;
+    let mut cluster = world.quick().start().await;
+    for (number, id) in ["mine", "yours"].into_iter().enumerate() {
+        let spec = runner_of(&cluster, id, number).label(&format!("kind={id}"));
+        cluster.add_runner(spec).await;
     }
-    let marks = cluster.marks("join");
-    let on = |side: &str| json!({"match_labels": {"side": side}});
+    let marks = cluster.marks("work");
+    let only = json!({"match_labels": {"kind": "yours"}});
+    let script = marks.around("test $BATON_ATTEMPT = 2 || sleep 600");
     let tasks = json!([
-        {"name": "left", "shell": "true", "runner": on("0")},
-        {"name": "right", "shell": "true", "runner": on("1")},
-        {"name": "join", "needs": ["left", "right"], "shell": marks.line("join")},
+        {"name": "once", "shell": script, "runner": only},
+        {"name": "again", "shell": script, "runner": only, "retry": {"max_attempts": 2}},
     ]);
-    let text = job("join", &tasks);
-    for round in 1..=25 {
-        let id = cluster.run(&text).await;
-        cluster.done(&id).await.finished();
-        assert_eq!(marks.count("join"), round);
+    let id = cluster.run(&job("theirs", &tasks)).await;
+    marks.reach("begin", 2).await;
+    cluster.scheduler(1).kill();
+    drop(cluster.take_runner("yours"));
+    let view = cluster.task_is(&id, "again", TaskState::Queued).await;
+    assert_eq!(view.state("once"), TaskState::Failed, "{}", view.reasons());
+    let spec = runner_of(&cluster, "another", 0).label("kind=yours");
+    cluster.add_runner(spec).await;
+    let view = cluster.done(&id).await;
+    assert_eq!(view.summary(), "FAILED; once=FAILED, again=FINISHED");
+    assert_eq!((view.task("once").attempt, view.task("again").attempt), (1, 2));
+    assert_eq!((marks.count("begin"), marks.count("end")), (3, 1));
+}
+
+/// H02: three schedulers see the same loss, and it happens once.
+#[tokio::test]
+async fn a_loss_that_three_schedulers_see_is_settled_once_and_told_once() {
+    const TASKS: usize = 12;
+    if !Backend::Postgres.is_available() {
+        return;
     }
+    let told = Service::start().await;
+    let world = World::on(Backend::Postgres).schedulers(3).quick().scheduler_arg("--callback-allow=127.0.0.0/8");
+    let mut cluster = world.runner(RunnerSpec::named("lost").slots(TASKS as u32)).start().await;
+    let marks = cluster.marks("work");
+    let script = marks.around("test $BATON_ATTEMPT = 2 || sleep 600");
+    let callbacks = json!([{"events": ["failed"], "http": {"url": told.url("/failed")}}]);
+    let tasks = json!([
+        {"name": "again", "shards": {"count": TASKS - 1}, "shell": script, "retry": {"max_attempts": 2}},
+        {"name": "once", "shell": script, "callbacks": callbacks},
+    ]);
+    let id = cluster.run(&job("lost", &tasks)).await;
+    marks.reach("begin", TASKS).await;
+    let run = |view: &View| view.tasks.iter().all(|task| task.state() == TaskState::Running);
+    cluster.until(&id, "all of them run", run).await;
+    drop(cluster.take_runner("lost"));
+    cluster.task_is(&id, "once", TaskState::Failed).await;
+    told.asked_times(1).await;
+    cluster.add_runner(RunnerSpec::named("other").slots(4)).await;
+    let view = cluster.done(&id).await;
+    assert_eq!(view.summary(), "FAILED; again=FINISHED, once=FAILED");
+    // One lease for the first dispatch, one for its loss, one for the second dispatch.
+    assert!(view.shards("again").iter().all(|shard| (shard.attempt, shard.lease) == (2, 3)), "{}", view.reasons());
+    let rows = cluster.sql("SELECT count(*), count(DISTINCT task_id) FROM task_attempt").expect("it is PostgreSQL");
+    let attempts = TASKS - 1;
+    assert_eq!(rows, [format!("{attempts}\t{attempts}")], "one attempt was lost of each that was tried again");
+    assert_eq!((marks.count("begin"), marks.count("end")), (2 * TASKS - 1, TASKS - 1));
+    assert_eq!(cluster.sql("SELECT count(*) FROM callback").expect("it is PostgreSQL"), ["1"]);
+    assert_eq!(told.asked().len(), 1, "and nobody was told twice");
 }
 
 #[tokio::test]

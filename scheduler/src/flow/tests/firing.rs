@@ -137,7 +137,8 @@ async fn a_table_of_schedules_that_is_locked_delays_a_fire_and_loses_none() {
         scene.engine.wake().await;
         // It waits for the lock, and until then nobody can look.
         until("a turn waits for the lock", async || {
-            let text = "SELECT count(*) AS waiting FROM pg_locks WHERE NOT granted";
+            let text = "SELECT count(*) AS waiting FROM pg_locks JOIN pg_database ON pg_database.oid = database
+                        WHERE NOT granted AND datname = current_database()";
             let rows = holder.query(sql::statement(holder.backend(), text, &[])).await.unwrap();
             rows[0].try_get::<i64>("", "waiting").unwrap() > 0
         })

@@ -1,7 +1,10 @@
 //! K02: a definition that this version cannot read lays its own jobs aside and holds up no others.
 
 use super::*;
-use crate::{domain::definition::JobConfig, flow::request};
+use crate::{
+    domain::{callback, definition::JobConfig},
+    flow::request,
+};
 
 /// What the definition of a config is overwritten with.
 const DAMAGE: &str = r#"{"tasks": "no list"}"#;
@@ -148,5 +151,41 @@ async fn a_definition_that_cannot_be_read_is_replaced_by_the_next_apply() {
         let (slot, task, _) = runner.next_run().await;
         runner.end(slot, task, 0).await;
         assert_eq!(scene.end_of(job).await.0, JobState::Finished);
+    }
+}
+
+/// Whatever else asks for such a config is told so, each by itself: a task that stands for a job of it, and a callback that
+/// starts one.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_needs_a_definition_that_cannot_be_read_fails_by_itself_with_the_reason() {
+    for mut scene in Scene::on_each_database().await {
+        scene.apply_as("bad", vec![task("a", &[])]).await;
+        let plan = "name: plan
+callbacks: [{events: [failed], job: {name: bad}}]
+tasks: [{name: sub, job: {name: bad}}, {name: own, shell: 'true'}]
+";
+        scene.store_file(plan).await.unwrap();
+        scene.damage("bad", DAMAGE).await;
+        scene.restart().await;
+        let mut runner = Puppet::dial(&scene, hello("r", "1", 1, 1)).await;
+        let plan = scene.run_job("plan").await;
+        let (slot, task, spec) = runner.next_run().await;
+        assert_eq!(spec.task_name, "own");
+        runner.end(slot, task, 0).await;
+        let (state, tasks) = scene.end_of(plan).await;
+        assert_eq!((state, tasks["own"].0), (JobState::Failed, TaskState::Finished));
+        assert_eq!(tasks["sub"].0, TaskState::Failed);
+        assert!(tasks["sub"].1.contains("cannot read"), "{}", tasks["sub"].1);
+        let rows = scene.callbacks(|rows| rows[0].state == callback::State::GivenUp).await;
+        assert!(rows[0].last_error.contains("cannot read"), "{}", rows[0].last_error);
+        assert_eq!(rows.len(), 1);
+        assert!(scene.jobs_of("bad").await.is_empty());
+
+        // And the next job of another config is served as ever.
+        scene.apply_as("good", vec![super::task("a", &[])]).await;
+        let good = scene.run_of("good").await.unwrap();
+        let (slot, task, _) = runner.next_run().await;
+        runner.end(slot, task, 0).await;
+        assert_eq!(scene.end_of(good).await.0, JobState::Finished);
     }
 }
