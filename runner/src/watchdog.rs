@@ -24,7 +24,7 @@ use std::{
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     sync::mpsc,
-    time::sleep,
+    time::timeout,
 };
 use tracing::warn;
 
@@ -34,9 +34,9 @@ use crate::clock::Instant;
 /// Names the watchdog to its child.
 const PARENT_VARIABLE: &str = "BATON_WATCHDOG_PID";
 
-/// How long a word waits for others to go with. Most tasks of a busy runner are over by then, and need no word at all. A
-/// runner that freezes in this time freezes as if it were a moment earlier.
-const TOLD_AFTER: Duration = Duration::from_millis(10);
+/// How long the word that a process is gone waits for another to go with. What starts is told at once: a runner may be frozen
+/// in the next moment.
+const GONE_PATIENCE: Duration = Duration::from_millis(10);
 
 /// Words that may wait for a watchdog that does not read. What is dropped is checked by pid and start time there, so
 /// it can only make the watchdog do less.
@@ -98,9 +98,11 @@ impl Watchdog {
                 let mut told = Told::default();
                 let mut waiting = Vec::new();
                 while lines.recv_many(&mut waiting, LINES_MAX).await > 0 {
-                    sleep(TOLD_AFTER).await;
-                    while let Ok(word) = lines.try_recv() {
-                        waiting.push(word);
+                    while waiting.iter().all(Word::can_wait) {
+                        let more = timeout(GONE_PATIENCE, lines.recv_many(&mut waiting, LINES_MAX)).await;
+                        if !more.is_ok_and(|count| count > 0) {
+                            break;
+                        }
                     }
                     let text = told.put(waiting.drain(..));
                     if write.write_all(text.as_bytes()).await.is_err() {

@@ -121,7 +121,7 @@ async fn fill(cluster: &mut Cluster, backend: Backend, rows: usize) -> anyhow::R
         anyhow::Ok(columns.join(", "))
     };
     let jobs = columns("job", &["id"]).await?;
-    let tasks = columns("task", &["id", "job_id", "shard_index"]).await?;
+    let tasks = columns("task", &["id", "job_id", "node"]).await?;
     // Below every id that is made by the clock.
     let id = |kind: u8, number: &str| match backend {
         Backend::Postgres => format!("CAST('{kind:08}' || lpad(to_hex({number}), 24, '0') AS uuid)"),
@@ -148,7 +148,7 @@ async fn fill(cluster: &mut Cluster, backend: Backend, rows: usize) -> anyhow::R
         );
         database.run(&copied_jobs).await?;
         let copied_tasks = format!(
-            "INSERT INTO task (id, job_id, shard_index, {tasks})
+            "INSERT INTO task (id, job_id, node, {tasks})
              SELECT {}, {}, nth % {TASKS_A_JOB}, {tasks} FROM {}, {model}",
             id(2, "nth"),
             id(1, &format!("(nth / {TASKS_A_JOB})")),
