@@ -177,7 +177,7 @@ CREATE TABLE job (
     tasks_total integer NOT NULL,
     tasks_ended integer NOT NULL DEFAULT 0,
     tasks_failed integer NOT NULL DEFAULT 0,
-    seq bigint NOT NULL DEFAULT 1, held boolean NOT NULL DEFAULT 0, runner text, cause text, parent_job_id blob, parent_task_id blob, parent_attempt integer, depth integer NOT NULL DEFAULT 0, logical_at bigint, logical_zone text, removing boolean NOT NULL DEFAULT 0, logs_removed boolean NOT NULL DEFAULT 0, backfill_id blob,
+    seq bigint NOT NULL DEFAULT 1, held boolean NOT NULL DEFAULT 0, runner text, warn_at bigint, warned_at bigint, cause text, parent_job_id blob, parent_task_id blob, parent_attempt integer, depth integer NOT NULL DEFAULT 0, logical_at bigint, logical_zone text, removing boolean NOT NULL DEFAULT 0, logs_removed boolean NOT NULL DEFAULT 0, backfill_id blob,
     CHECK (tasks_ended <= tasks_total)
     );
 CREATE INDEX job_deadline ON job (deadline_at) WHERE deadline_at IS NOT NULL AND state = 'RUNNING';
@@ -197,6 +197,8 @@ CREATE INDEX job_removing ON job (id) WHERE removing;
 CREATE INDEX job_tail ON job (lower(substr(hex(id), -4)));
 CREATE INDEX job_to_expand ON job (id) WHERE state = 'CREATED' AND NOT waiting;
 CREATE INDEX job_waiting ON job (job_config_id, id) WHERE state = 'CREATED' AND waiting;
+CREATE INDEX job_warning ON job (warn_at)
+    WHERE warn_at IS NOT NULL AND warned_at IS NULL AND state = 'RUNNING';
 CREATE TABLE job_config (
     id blob NOT NULL PRIMARY KEY,
     namespace text NOT NULL,
@@ -350,7 +352,7 @@ CREATE TABLE task (
     dispatched_at bigint,
     started_at bigint,
     ended_at bigint,
-    seq bigint NOT NULL DEFAULT 1, concurrency_key text, concurrency_limit integer, attempts_before integer NOT NULL DEFAULT 0,
+    seq bigint NOT NULL DEFAULT 1, concurrency_key text, concurrency_limit integer, tried integer NOT NULL DEFAULT 0, warned_at bigint, attempts_before integer NOT NULL DEFAULT 0,
     CHECK ((kind = 'SHARD') = (group_id IS NOT NULL)),
     CHECK ((kind = 'SHARD') = (shard_index >= 0)),
     CHECK (parents_succeeded + parents_failed + parents_skipped <= parents_total),

@@ -14,6 +14,7 @@ mod m0004_requests;
 mod m0005_schedules;
 mod m0006_calendars;
 mod m0007_placement;
+mod m0008_attempts;
 mod m0009_sub_jobs;
 mod m0010_callbacks;
 mod m0011_completions;
@@ -37,6 +38,7 @@ impl MigratorTrait for Migrator {
             Box::new(m0005_schedules::Migration),
             Box::new(m0006_calendars::Migration),
             Box::new(m0007_placement::Migration),
+            Box::new(m0008_attempts::Migration),
             Box::new(m0009_sub_jobs::Migration),
             Box::new(m0010_callbacks::Migration),
             Box::new(m0011_completions::Migration),

@@ -4,8 +4,8 @@ mod placement;
 
 use baton::v1::{
     Attempt, GetJobRequest, GetRequest, GetRunnerRequest, GetTaskRequest, HttpTarget, Job, JobConfig,
-    ListSchedulesRequest, ListTasksRequest, Runner, StoredJobConfig, StoredSchedule, Task, TaskConfig, TaskKind,
-    task_config::Target,
+    ListSchedulesRequest, ListTasksRequest, Retry, Runner, StoredJobConfig, StoredSchedule, Task, TaskConfig, TaskKind,
+    TaskState, task_config::Target,
 };
 use chrono::{DateTime, Utc};
 use clap::Subcommand;
@@ -140,6 +140,9 @@ fn config_lines(output: Output, stored: &StoredJobConfig, config: &JobConfig, no
     if let Some(timeout) = proto_span(config.timeout) {
         facts.add("timeout", time::span(timeout));
     }
+    if let Some(after) = proto_span(config.warn_after) {
+        facts.add("warn after", time::span(after));
+    }
     facts.add("comes after", config.after_jobs.join(", "));
     if config.max_active_jobs > 0 {
         facts.add("at once", format!("{} jobs at most", config.max_active_jobs));
@@ -192,11 +195,17 @@ fn task_config_lines(task: &TaskConfig) -> Vec<Line> {
     if let Some(retry) = &task.retry {
         let delay = proto_span(retry.delay).filter(|delay| !delay.is_zero());
         let delay = delay.map_or_else(String::new, |delay| format!(", {} apart", time::span(delay)));
-        facts.add("  attempts", format!("{}{delay}", retry.max_attempts));
+        facts.add("  attempts", format!("{}{delay}{}", retry.max_attempts, growth(retry)));
+        let codes: Vec<String> = retry.no_retry_exit_codes.iter().map(ToString::to_string).collect();
+        facts.add("  no retry after", codes.join(", "));
     }
     if let Some(timeout) = proto_span(task.timeout) {
         facts.add("  timeout", time::span(timeout));
     }
+    if let Some(after) = proto_span(task.warn_after) {
+        facts.add("  warn after", time::span(after));
+    }
+    facts.add("  when cut off", word(task.when_cut_off().as_str_name(), "WHEN_CUT_OFF_"));
     placement::add(&mut facts, task);
     facts.pairs("  env", &task.env);
     facts.add("  directory", task.working_dir.as_str());
@@ -262,6 +271,21 @@ fn schedule_lines(output: Output, schedules: &[StoredSchedule], now: DateTime<Ut
         lines.extend(facts.into_lines());
     }
     lines
+}
+
+/// How waits for retries grow: ", ×2 up to 10m, ±20 %".
+fn growth(retry: &Retry) -> String {
+    let mut words = String::new();
+    if let Some(factor) = retry.factor {
+        words += &format!(", ×{factor}");
+    }
+    if let Some(most) = proto_span(retry.max_delay) {
+        words += &format!(" up to {}", time::span(most));
+    }
+    if retry.jitter_ratio > 0.0 {
+        words += &format!(", ±{:.0} %", retry.jitter_ratio * 100.0);
+    }
+    words
 }
 
 /// `TRIGGER_RULE_ALL_DONE` as `all_done`; nothing for what is not set.
@@ -355,7 +379,20 @@ fn task_lines(output: Output, task: &Task, now: DateTime<Utc>) -> Vec<Line> {
     if task.kind() == TaskKind::Group {
         facts.add("shards", bar::line(task).render(false));
     } else {
-        facts.add("attempt", format!("{} of {}", task.attempt, task.max_attempts.max(task.attempt)));
+        facts.add(
+            "attempt",
+            match task.max_attempts {
+                0 => task.attempt.to_string(),
+                most => format!("{} of {}", task.attempt, most.max(task.attempt)),
+            },
+        );
+        if task.state() == TaskState::Queued {
+            if task.not_before.is_some() {
+                facts.add("next try", output.instant(task.not_before, now));
+            }
+            facts.add("only on", task.stays_on_runner_id.as_str());
+        }
+        facts.add("given up on", task.given_up_runner_ids.join(", "));
         facts.add("runner", task.runner_id.as_str());
         facts.add("stands for", child_line(task));
         let exit = get::task_exit(task);

@@ -71,7 +71,11 @@ async fn a_description_tells_everything_there_is() {
             name: "join".into(),
             target: Some(task_config::Target::Shell("one\ntwo\n".into())),
             needs: vec!["extract".into()],
-            retry: Some(Retry { max_attempts: 3, delay: Some(prost_types::Duration { seconds: 30, nanos: 0 }) }),
+            retry: Some(Retry {
+                max_attempts: 3,
+                delay: Some(prost_types::Duration { seconds: 30, nanos: 0 }),
+                ..Retry::default()
+            }),
             trigger_rule: TriggerRule::AllDone.into(),
             ..TaskConfig::default()
         }],

@@ -1,7 +1,7 @@
-//! Any graph, any rules, any outcomes, any order of ends: gates decided one end at a time come to what an evaluator that sees
+//! Any graph, any rules, any policies, any outcomes, any order of ends: gates decided one end at a time come to what an evaluator that sees
 //! everything at once comes to.
 
-use std::cell::Cell;
+use std::{cell::Cell, time::Duration};
 
 use proptest::{
     prelude::*,
@@ -9,15 +9,20 @@ use proptest::{
 };
 
 use super::{
-    definition::{OnFailure, TriggerRule},
+    definition::{OnFailure, Retry, TriggerRule},
     gate::{End, Gate, Outcome, Parents, SkipCause, counts_as, fails_job},
     graph::Graph,
+    policy::{Next, Policy},
     repair::{self, Node},
-    task::TaskState,
+    task::{self, Circumstances, Counters, Ending, Kind, TaskState},
+    time::Timestamp,
 };
 
 const CASES: u32 = 2_000;
 const NODES_MAX: usize = 40;
+/// What leaves the tasks alone that do not depend on the one that failed.
+const ALL_BUT_STOP: [OnFailure; 4] =
+    [OnFailure::Fail, OnFailure::Ignore, OnFailure::Transfer, OnFailure::RetryThenTransfer];
 
 /// A job whose tasks' fates are known beforehand.
 #[derive(Debug, Clone)]
@@ -34,8 +39,81 @@ struct Fate {
     on_failure: OnFailure,
     enabled: bool,
     when: bool,
-    /// How it ends if it starts.
+    /// How an attempt at it ends that is not among the first `fails`.
     end: End,
+    /// How many of its first attempts fail or are lost, whatever comes after them.
+    fails: u32,
+    retry: Retry,
+    /// How many runners suit it.
+    runners: u32,
+}
+
+impl Fate {
+    /// How often it may be tried, as the documentation says it.
+    fn attempts_max(&self) -> u32 {
+        match self.on_failure {
+            OnFailure::Fail | OnFailure::Stop | OnFailure::Ignore => self.retry.max_attempts,
+            OnFailure::Transfer => self.runners,
+            OnFailure::RetryThenTransfer => self.runners * self.retry.max_attempts,
+        }
+    }
+
+    /// How it ends if it starts.
+    fn end(&self) -> End {
+        if self.fails >= self.attempts_max() { End::Failed } else { self.end }
+    }
+}
+
+/// How far a task has come with its attempts.
+#[derive(Debug, Clone, Copy)]
+struct Tries {
+    counters: Counters,
+    /// Attempts before somebody ran it again.
+    before: u32,
+    given_up: u32,
+}
+
+impl Tries {
+    const NONE: Self = Self {
+        counters: Counters { attempt: 1, lease: 1, deaths: 0, refusals: 0, tried: 0, not_before: Timestamp(0) },
+        before: 0,
+        given_up: 0,
+    };
+
+    /// The same for a task that somebody runs again.
+    fn anew(mut self) -> Self {
+        self.before = self.counters.attempt;
+        (self.counters.attempt, self.counters.tried) = (self.before + 1, 0);
+        Self { given_up: 0, ..self }
+    }
+
+    /// Lets an attempt end; `None` when another follows.
+    fn end(&mut self, fate: &Fate) -> Option<End> {
+        let number = self.counters.attempt - self.before;
+        if number > fate.fails && fate.end != End::Failed {
+            return Some(fate.end);
+        }
+        let ending = if number.is_multiple_of(2) { Ending::Lost { death: false } } else { Ending::Failure };
+        let policy = Policy { retry: Some(&fate.retry), on_failure: fate.on_failure };
+        let at = Circumstances {
+            now: Timestamp(0),
+            exit_code: Some(1),
+            chance: 0.5,
+            others_left: self.given_up + 1 < fate.runners,
+            attempts_before: self.before,
+        };
+        let decision = task::decide(TaskState::Running, Kind::Task, self.counters, policy, ending, at)?;
+        assert!(decision.gone && !decision.poison);
+        if decision.state == TaskState::Failed {
+            return Some(End::Failed);
+        }
+        assert_eq!((decision.state, decision.counters.attempt), (TaskState::Queued, self.counters.attempt + 1));
+        assert!(decision.counters.lease > self.counters.lease, "an attempt keeps the lease of the one before it");
+        assert!(number < fate.attempts_max(), "one attempt more than there may be");
+        self.given_up += u32::from(decision.next == Some(Next::Elsewhere));
+        self.counters = decision.counters;
+        None
+    }
 }
 
 fn worlds(on_failures: &'static [OnFailure]) -> impl Strategy<Value = World> {
@@ -46,8 +124,12 @@ fn worlds(on_failures: &'static [OnFailure]) -> impl Strategy<Value = World> {
         prop::bool::weighted(0.95),
         prop::bool::weighted(0.85),
         end,
+        (prop_oneof![3 => Just(0_u32), 2 => 1..8_u32], 1..4_u32, 1..4_u32),
     )
-        .prop_map(|(rule, on_failure, enabled, when, end)| Fate { rule, on_failure, enabled, when, end });
+        .prop_map(|(rule, on_failure, enabled, when, end, (fails, max_attempts, runners))| {
+            let retry = Retry::times(max_attempts, Duration::ZERO);
+            Fate { rule, on_failure, enabled, when, end, fails, retry, runners }
+        });
     prop::collection::vec(fate, 1..=NODES_MAX).prop_flat_map(|tasks| {
         let len = tasks.len() as u32;
         let edge = (0..len, 0..len).prop_map(|(a, b)| (a.min(b), a.max(b)));
@@ -66,6 +148,7 @@ struct Run<'w> {
     ends: Vec<Option<End>>,
     running: Vec<u32>,
     starts: Vec<u32>,
+    tries: Vec<Tries>,
     stopped: bool,
     marked: Vec<bool>,
 }
@@ -76,7 +159,8 @@ impl<'w> Run<'w> {
         let parents = (0..graph.len() as u32).map(|node| Parents::waiting(graph.parents(node).len() as u32)).collect();
         let nodes = graph.len();
         let (ends, starts, marked) = (vec![None; nodes], vec![0; nodes], vec![false; nodes]);
-        Self { world, graph, parents, ends, running: vec![], starts, stopped: false, marked }
+        let tries = vec![Tries::NONE; nodes];
+        Self { world, graph, parents, ends, running: vec![], starts, tries, stopped: false, marked }
     }
 
     /// Runs the job until nothing of it runs.
@@ -92,8 +176,11 @@ impl<'w> Run<'w> {
         let mut order = self.world.order.iter().cycle();
         while !self.running.is_empty() {
             let next = order.next().expect("a job has tasks") % self.running.len();
-            let node = self.running.swap_remove(next);
-            self.end(node, self.world.tasks[node as usize].end);
+            let node = self.running[next];
+            if let Some(end) = self.tries[node as usize].end(&self.world.tasks[node as usize]) {
+                self.running.swap_remove(next);
+                self.end(node, end);
+            }
         }
         self
     }
@@ -170,6 +257,7 @@ impl<'w> Run<'w> {
         for &node in back.iter().chain(&reopened.reconsidered) {
             (self.ends[node as usize], self.starts[node as usize]) = (None, 0);
             self.marked[node as usize] = false;
+            self.tries[node as usize] = self.tries[node as usize].anew();
         }
         let ended = self.ends.iter().flatten().count();
         assert_eq!(reopened.ended as usize, ended, "the job counts what ended");
@@ -261,7 +349,7 @@ fn evaluate_with(world: &World, mut ends: Vec<Option<End>>) -> Vec<Option<End>> 
             let known: Option<Vec<Outcome>> = parents.iter().map(outcome).collect();
             let decided = known.map(|parents| {
                 match (holds(fate.rule, &parents), fate.when, closed_by_failure(fate.rule, &parents)) {
-                    (true, true, _) => fate.end,
+                    (true, true, _) => fate.end(),
                     (true, false, _) | (false, _, false) => End::Skipped(SkipCause::Condition),
                     (false, _, true) => End::Skipped(SkipCause::UpstreamFailed),
                 }
@@ -281,7 +369,7 @@ fn gates_decided_one_end_at_a_time_agree_with_a_look_at_everything() {
     let counts: [Cell<usize>; 6] = Default::default();
     let add = |place: usize, more: usize| counts[place].set(counts[place].get() + more);
     let mut runner = TestRunner::new(Config { cases: CASES, failure_persistence: None, ..Config::default() });
-    let outcome = runner.run(&worlds(&[OnFailure::Fail, OnFailure::Ignore]), |world| {
+    let outcome = runner.run(&worlds(&ALL_BUT_STOP), |world| {
         let run = Run::new(&world).ended();
         let seen = evaluate(&world);
         for (node, fate) in world.tasks.iter().enumerate() {
@@ -412,7 +500,7 @@ fn after_any_repairs_every_skip_follows_from_the_ends_that_stand() {
     let counts: [Cell<usize>; 3] = Default::default();
     let add = |place: usize, more: usize| counts[place].set(counts[place].get() + more);
     let mut runner = TestRunner::new(Config { cases: CASES, failure_persistence: None, ..Config::default() });
-    let outcome = runner.run(&repairs(&[OnFailure::Fail, OnFailure::Ignore]), |(world, rounds)| {
+    let outcome = runner.run(&repairs(&ALL_BUT_STOP), |(world, rounds)| {
         repair_all(&world, &rounds, &mut |run, world, kept| {
             let seen = evaluate_with(world, kept);
             for (node, fate) in world.tasks.iter().enumerate() {

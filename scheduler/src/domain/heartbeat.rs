@@ -361,9 +361,12 @@ pub fn admit(known: Option<&Known>, hello: &Hello, now: Timestamp, lost_after: D
     if hello.conn > known.conn { Admission::SameBoot } else { Admission::Superseded }
 }
 
-/// What the absence of a task from a hello proves about it.
-pub fn missing_from_hello(admission: Admission, state: TaskState) -> Ending {
+/// What the absence of a task from a hello proves about it. `stops` says whether it ends by itself when its runner is cut
+/// off.
+pub fn missing_from_hello(admission: Admission, state: TaskState, stops: bool) -> Ending {
     match (admission, state) {
+        // Another host says nothing of what goes on at the earlier one.
+        (Admission::TakenOver, _) if !stops => Ending::LostUnproven,
         // The process that could have started it says it did not, and its stream is a new one.
         (Admission::SameBoot, TaskState::Dispatched) => Ending::NeverStarted { counted: true },
         (Admission::SameBoot, TaskState::Running) => Ending::Lost { death: false },

@@ -6,6 +6,8 @@ pub mod command;
 pub mod completion;
 pub mod definition;
 pub mod explain;
+#[cfg(test)]
+mod failures_page;
 pub mod gate;
 #[cfg(test)]
 mod gate_properties;
@@ -16,6 +18,7 @@ pub mod origin;
 pub mod output;
 pub mod params;
 pub mod placement;
+pub mod policy;
 pub mod reference;
 pub mod repair;
 pub mod runner;

@@ -12,7 +12,7 @@ use super::{
     task::{Event, Kind, TaskState},
 };
 
-const EVENTS: [(Event, &str); 22] = [
+const EVENTS: [(Event, &str); 23] = [
     (Event::GateOpened, "its gate opens"),
     (Event::ConditionFalse, "its gate opens, its own condition is false"),
     (Event::GateClosed, "its gate can never open"),
@@ -28,6 +28,7 @@ const EVENTS: [(Event, &str); 22] = [
     (Event::AttemptFailed { again: false }, "another result, none is left"),
     (Event::AttemptLost { again: true }, "lost and gone, an attempt is left"),
     (Event::AttemptLost { again: false }, "lost and gone, none is left"),
+    (Event::LostUnproven, "lost, its end not proven"),
     (Event::Returned { again: true }, "proof that it never started"),
     (Event::Returned { again: false }, "proof that it never started, for the fifth time"),
     (Event::RunnerStopped, "its runner stopped as planned"),
@@ -158,13 +159,16 @@ fn verdicts(page: &mut String) {
 fn missing(page: &mut String) {
     let states = [TaskState::Dispatched, TaskState::Running, TaskState::Terminating];
     page.push_str("| the hello comes from | DISPATCHED | RUNNING | TERMINATING |\n|---|---|---|---|\n");
-    for (admission, words) in [
-        (Admission::SameBoot, "the same process"),
-        (Admission::NewBoot, "a new process of the same installation"),
-        (Admission::TakenOver, "another installation, the earlier one being gone"),
+    for (admission, stops, words) in [
+        (Admission::SameBoot, true, "the same process"),
+        (Admission::NewBoot, true, "a new process of the same installation"),
+        (Admission::TakenOver, true, "another installation, the earlier one being lost"),
+        (Admission::TakenOver, false, "the same, and the task goes on when cut off"),
     ] {
-        let cells: Vec<String> =
-            states.iter().map(|state| format!("{:?}", heartbeat::missing_from_hello(admission, *state))).collect();
+        let cells: Vec<String> = states
+            .iter()
+            .map(|state| format!("{:?}", heartbeat::missing_from_hello(admission, *state, stops)))
+            .collect();
         writeln!(page, "| {words} | {} |", cells.join(" | ")).unwrap();
     }
 }

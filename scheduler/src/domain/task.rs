@@ -3,9 +3,10 @@
 //! A change of state anywhere goes through [`TaskState::after`]; what comes with it (attempt, lease, delay) is decided
 //! by [`decide`]. Both are pure. `docs/states.md` is drawn from the table by a test.
 
-use std::time::Duration;
-
-use super::time::Timestamp;
+use super::{
+    policy::{Next, Policy, Used, Why},
+    time::Timestamp,
+};
 
 /// How often the death of its runner may end a task before it counts as poison.
 pub const DEATHS_MAX: u32 = 5;
@@ -61,7 +62,8 @@ pub enum Event {
     NotEvaluable,
     /// The job stops before it started.
     Stopped,
-    /// It waits in vain: for a retry when its job stops, or for a runner that is gone.
+    /// It waits in vain: for a retry when its job stops, for a runner that is gone, or for one more to transfer to when none
+    /// is left.
     GivenUp,
     /// Somebody wants it ended, or its job ran out of time.
     Terminate,
@@ -83,6 +85,8 @@ pub enum Event {
         /// Whether the policy allows another attempt.
         again: bool,
     },
+    /// Its runner is lost, and it may go on there.
+    LostUnproven,
     /// Proof that no process of this dispatch exists or can start; may it be given out again?
     Returned {
         /// False once runners refused it [`REFUSALS_MAX`] times.
@@ -149,6 +153,8 @@ impl TaskState {
             (S::Dispatched | S::Running, E::AttemptFailed { again } | E::AttemptLost { again }) => {
                 again_or_failed(again)
             }
+            // Another attempt could run beside it.
+            (S::Dispatched | S::Running, E::LostUnproven) => S::Failed,
             (S::Dispatched, E::Returned { again }) => again_or_failed(again),
             (S::Dispatched | S::Running, E::RunnerStopped) => S::Queued,
             (S::Dispatched | S::Running, E::Terminate) => S::Terminating,
@@ -159,6 +165,7 @@ impl TaskState {
                 | E::Succeeded
                 | E::AttemptFailed { .. }
                 | E::AttemptLost { .. }
+                | E::LostUnproven
                 | E::Returned { .. }
                 | E::RunnerStopped,
             ) => S::Terminated,
@@ -258,23 +265,10 @@ pub struct Counters {
     pub deaths: u32,
     /// Refusals of the present attempt.
     pub refusals: u32,
+    /// Attempts that failed on the runner whose turn it is.
+    pub tried: u32,
     /// No dispatch before this.
     pub not_before: Timestamp,
-}
-
-/// How often a task may be tried, and how soon again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RetryPolicy {
-    /// Attempts in all.
-    pub max_attempts: u32,
-    /// The wait before the next.
-    pub delay: Duration,
-}
-
-impl Default for RetryPolicy {
-    fn default() -> Self {
-        Self { max_attempts: 1, delay: Duration::ZERO }
-    }
 }
 
 /// What a runner, or the lack of one, says about a dispatch.
@@ -289,6 +283,8 @@ pub enum Ending {
         /// Whether the runner died under it.
         death: bool,
     },
+    /// Its runner is lost, and it may go on there: it was not told to end when cut off.
+    LostUnproven,
     /// Proof that nothing of it exists or can start.
     NeverStarted {
         /// Whether it counts against [`REFUSALS_MAX`]; busy and draining runners do not.
@@ -302,6 +298,21 @@ pub enum Ending {
     Gone,
 }
 
+/// When and how a dispatch came to its end.
+#[derive(Debug, Clone, Copy)]
+pub struct Circumstances {
+    /// The time.
+    pub now: Timestamp,
+    /// The exit code, if it exited.
+    pub exit_code: Option<i32>,
+    /// What chance has drawn, from 0 to 1.
+    pub chance: f64,
+    /// Whether a runner is there that did not have the task yet.
+    pub others_left: bool,
+    /// Attempts before somebody ran it again, which do not count.
+    pub attempts_before: u32,
+}
+
 /// What becomes of a task whose dispatch came to an end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Decision {
@@ -309,10 +320,19 @@ pub struct Decision {
     pub state: TaskState,
     /// The counters with it.
     pub counters: Counters,
-    /// The attempt goes into the history: another one follows it.
-    pub archive: bool,
+    /// What follows the attempt, if it failed or was lost: then it goes into the history when another follows.
+    pub next: Option<Next>,
     /// It was failed as poison, whatever attempts are left.
     pub poison: bool,
+    /// None of its processes is left.
+    pub gone: bool,
+}
+
+impl Decision {
+    /// Whether another attempt follows.
+    pub fn archives(&self) -> bool {
+        self.state == TaskState::Queued && self.next.is_some()
+    }
 }
 
 /// Decides what follows when the dispatch of a task came to an end; `None` when that means nothing in this state.
@@ -320,13 +340,12 @@ pub fn decide(
     state: TaskState,
     kind: Kind,
     counters: Counters,
-    policy: RetryPolicy,
+    policy: Policy<'_>,
     ending: Ending,
-    now: Timestamp,
+    at: Circumstances,
 ) -> Option<Decision> {
     let mut after = counters;
-    let attempts_left = counters.attempt < policy.max_attempts;
-    let mut poison = false;
+    let (mut poison, mut next) = (false, None);
     // What is known only as "gone" is, for a task that ran, an attempt lost; for one that did not, one returned.
     let ending = match (ending, state) {
         (Ending::Gone, TaskState::Dispatched) => Ending::NeverStarted { counted: true },
@@ -337,14 +356,29 @@ pub fn decide(
         (Ending::TakenBack, _) if counters.refusals + 1 >= REFUSALS_MAX => Ending::Failure,
         (other, _) => other,
     };
+    let follows = |exit_code| {
+        let used = Used {
+            attempts: counters.attempt.saturating_sub(at.attempts_before),
+            here: counters.tried + 1,
+            others_left: at.others_left,
+        };
+        policy.next(used, exit_code, at.chance)
+    };
     let event = match ending {
         Ending::Success => Event::Succeeded,
-        Ending::Failure => Event::AttemptFailed { again: attempts_left },
+        Ending::Failure => {
+            let follows = follows(at.exit_code);
+            next = Some(follows);
+            Event::AttemptFailed { again: !matches!(follows, Next::Nothing(_)) }
+        }
         Ending::Lost { death } => {
             after.deaths += u32::from(death);
             poison = after.deaths >= DEATHS_MAX;
-            Event::AttemptLost { again: attempts_left && !poison }
+            let follows = if poison { Next::Nothing(Why::UsedUp) } else { follows(None) };
+            next = Some(follows);
+            Event::AttemptLost { again: !matches!(follows, Next::Nothing(_)) }
         }
+        Ending::LostUnproven => Event::LostUnproven,
         Ending::NeverStarted { counted } => {
             after.refusals += u32::from(counted);
             Event::Returned { again: after.refusals < REFUSALS_MAX }
@@ -356,30 +390,49 @@ pub fn decide(
         }
         Ending::Gone => Event::Gone,
     };
-    let next = state.after(kind, event)?;
-    let archive = next == TaskState::Queued && matches!(ending, Ending::Failure | Ending::Lost { .. });
-    if next == TaskState::Queued {
+    let entered = state.after(kind, event)?;
+    if entered == TaskState::Queued {
         after.lease += 1;
-        if archive {
+        if let Some(follows) = next {
+            let (tried, delay) = match follows {
+                Next::Stay(delay) => (counters.tried + 1, delay),
+                Next::Again(delay) => (0, delay),
+                Next::Elsewhere | Next::Nothing(_) => (0, std::time::Duration::ZERO),
+            };
             after.attempt += 1;
             after.refusals = 0;
-            after.not_before = now + policy.delay;
+            after.tried = tried;
+            after.not_before = at.now + delay;
         }
     }
-    Some(Decision { state: next, counters: after, archive, poison: poison && next == TaskState::Failed })
+    Some(Decision {
+        state: entered,
+        counters: after,
+        next,
+        poison: poison && entered == TaskState::Failed,
+        gone: ending != Ending::LostUnproven,
+    })
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use proptest::prelude::*;
 
     use super::*;
+    use crate::domain::definition::{OnFailure, Retry};
 
-    const COUNTERS: Counters = Counters { attempt: 1, lease: 7, deaths: 0, refusals: 0, not_before: Timestamp(0) };
-    const THREE: RetryPolicy = RetryPolicy { max_attempts: 3, delay: Duration::from_secs(30) };
+    const COUNTERS: Counters =
+        Counters { attempt: 1, lease: 7, deaths: 0, refusals: 0, tried: 0, not_before: Timestamp(0) };
+    const DELAY: Duration = Duration::from_secs(30);
+    const RETRY: Retry = Retry::times(3, DELAY);
+    const THREE: Policy<'_> = Policy { retry: Some(&RETRY), on_failure: OnFailure::Fail };
+    const AT: Circumstances =
+        Circumstances { now: Timestamp(1_000), exit_code: Some(1), chance: 0.5, others_left: true, attempts_before: 0 };
 
     fn decided(state: TaskState, counters: Counters, ending: Ending) -> Decision {
-        decide(state, Kind::Task, counters, THREE, ending, Timestamp(1_000)).expect("the ending means something here")
+        decide(state, Kind::Task, counters, THREE, ending, AT).expect("the ending means something here")
     }
 
     #[test]
@@ -387,8 +440,8 @@ mod tests {
         let decision = decided(TaskState::Running, COUNTERS, Ending::Failure);
         assert_eq!(decision.state, TaskState::Queued);
         assert_eq!((decision.counters.attempt, decision.counters.lease), (2, 8));
-        assert_eq!(decision.counters.not_before, Timestamp(1_000) + THREE.delay);
-        assert!(decision.archive);
+        assert_eq!(decision.counters.not_before, AT.now + DELAY);
+        assert!(decision.archives());
     }
 
     #[test]
@@ -396,7 +449,7 @@ mod tests {
         let decision = decided(TaskState::Running, COUNTERS, Ending::RunnerStop);
         assert_eq!((decision.state, decision.counters.attempt), (TaskState::Queued, 1));
         assert_eq!(decision.counters.lease, 8);
-        assert!(!decision.archive);
+        assert!(!decision.archives());
     }
 
     #[test]
@@ -404,7 +457,7 @@ mod tests {
         for state in [TaskState::Dispatched, TaskState::Running] {
             let decision = decided(state, COUNTERS, Ending::TakenBack);
             assert_eq!((decision.state, decision.counters.attempt, decision.counters.lease), (TaskState::Queued, 1, 8));
-            assert_eq!((decision.counters.refusals, decision.archive), (1, false));
+            assert_eq!((decision.counters.refusals, decision.archives()), (1, false));
         }
         let tired = Counters { refusals: 4, ..COUNTERS };
         assert_eq!(decided(TaskState::Dispatched, tired, Ending::TakenBack).state, TaskState::Failed);
@@ -425,6 +478,31 @@ mod tests {
     }
 
     #[test]
+    fn what_may_go_on_elsewhere_is_tried_no_more_and_is_not_gone() {
+        for state in [TaskState::Dispatched, TaskState::Running] {
+            let decision = decided(state, COUNTERS, Ending::LostUnproven);
+            assert_eq!((decision.state, decision.gone, decision.archives()), (TaskState::Failed, false, false));
+            assert_eq!(decision.counters, COUNTERS, "it is known by its lease until its end is proven");
+        }
+        assert!(!decided(TaskState::Terminating, COUNTERS, Ending::LostUnproven).gone);
+    }
+
+    #[test]
+    fn retries_that_stay_on_a_runner_are_counted_there_and_anew_on_the_next() {
+        let policy = Policy { on_failure: OnFailure::RetryThenTransfer, ..THREE };
+        let mut counters = COUNTERS;
+        let mut fail = || {
+            let decision = decide(TaskState::Running, Kind::Task, counters, policy, Ending::Failure, AT).unwrap();
+            counters = decision.counters;
+            (decision.next.unwrap(), counters.attempt, counters.tried)
+        };
+        assert_eq!(fail(), (Next::Stay(DELAY), 2, 1));
+        assert_eq!(fail(), (Next::Stay(DELAY), 3, 2));
+        assert_eq!(fail(), (Next::Elsewhere, 4, 0));
+        assert_eq!(fail(), (Next::Stay(DELAY), 5, 1));
+    }
+
+    #[test]
     fn busy_runners_do_not_use_up_a_tasks_patience() {
         let counters = Counters { refusals: 4, ..COUNTERS };
         let busy = decided(TaskState::Dispatched, counters, Ending::NeverStarted { counted: false });
@@ -440,6 +518,7 @@ mod tests {
             Ending::Success,
             Ending::Failure,
             Ending::Lost { death: true },
+            Ending::LostUnproven,
             Ending::NeverStarted { counted: true },
             Ending::RunnerStop,
             Ending::Gone,
@@ -463,6 +542,7 @@ mod tests {
             Just(Event::Succeeded),
             any::<bool>().prop_map(|again| Event::AttemptFailed { again }),
             any::<bool>().prop_map(|again| Event::AttemptLost { again }),
+            Just(Event::LostUnproven),
             any::<bool>().prop_map(|again| Event::Returned { again }),
             Just(Event::RunnerStopped),
             Just(Event::Gone),
@@ -489,7 +569,7 @@ mod tests {
         }
 
         #[test]
-        fn a_lease_only_grows(endings in proptest::collection::vec(0..6u8, 0..40)) {
+        fn a_lease_only_grows(endings in proptest::collection::vec(0..7u8, 0..40)) {
             let (mut state, mut counters) = (TaskState::Running, COUNTERS);
             for ending in endings {
                 let ending = match ending {
@@ -498,12 +578,13 @@ mod tests {
                     2 => Ending::Lost { death: true },
                     3 => Ending::NeverStarted { counted: true },
                     4 => Ending::RunnerStop,
+                    5 => Ending::LostUnproven,
                     _ => Ending::Gone,
                 };
-                if let Some(decision) = decide(state, Kind::Task, counters, THREE, ending, Timestamp(0)) {
+                if let Some(decision) = decide(state, Kind::Task, counters, THREE, ending, AT) {
                     prop_assert!(decision.counters.lease >= counters.lease);
                     prop_assert!(decision.state != TaskState::Queued || decision.counters.lease > counters.lease);
-                    prop_assert!(decision.counters.attempt <= THREE.max_attempts);
+                    prop_assert!(decision.counters.attempt <= RETRY.max_attempts);
                     (state, counters) = (decision.state, decision.counters);
                     if state == TaskState::Queued {
                         state = TaskState::Running;

@@ -201,8 +201,20 @@ pub(super) enum News {
     Ended(Ending, String),
     /// Its slot is idle although the command was taken in.
     IdlePastAck,
+    /// It runs for longer than its `warn_after`.
+    TakesLong,
     /// What it is to run cannot be worked out.
     Unrenderable(String),
+}
+
+impl News {
+    /// Whether none of its processes can be left once this is told.
+    pub(super) fn is_an_end(&self) -> bool {
+        match self {
+            Self::Result(_) | Self::Ended(..) | Self::IdlePastAck => true,
+            Self::Started | Self::TakesLong | Self::Unrenderable(_) => false,
+        }
+    }
 }
 
 /// What became of a fact.
@@ -249,6 +261,7 @@ pub(super) struct Adopted {
     pub job_id: Uuid,
     pub started_at: Timestamp,
     pub timeout: Option<Duration>,
+    pub warn_after: Option<Duration>,
     pub cancelled: bool,
 }
 
@@ -277,5 +290,6 @@ pub(super) struct Dispatch {
     pub slot: u32,
     pub task: TaskRef,
     pub job_id: Uuid,
+    pub warn_after: Option<Duration>,
     pub spec: RunSpec,
 }

@@ -119,6 +119,8 @@ pub(super) fn bear(
         started_at: None,
         ended_at: None,
         deadline_at: None,
+        warn_at: None,
+        warned_at: None,
         trigger: Trigger::Manual,
         schedule: None,
         fire_time: None,

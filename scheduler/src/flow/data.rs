@@ -145,7 +145,7 @@ impl Data {
             env,
             working_dir: config.working_dir.clone(),
             timeout: config.timeout,
-            self_stop_after: Some(self_stop_after),
+            self_stop_after: plan.stops_when_cut_off(task.node).then_some(self_stop_after),
             params: job.params.clone(),
             shard: task.shard_index.map(|index| (index, task.shard_count.unwrap_or_default(), task.shard_item.clone())),
             fire_time: job.fire_time,

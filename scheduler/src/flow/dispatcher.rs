@@ -13,10 +13,11 @@ use super::{
 };
 use crate::{
     domain::{
-        heartbeat::{self, Admission, Hello, SlotReport, TaskRef, Verdict},
+        definition::span,
+        heartbeat::{self, Admission, Hello, SlotReport, SlotStatus, TaskRef, Verdict},
         task::{Ending, Event, TaskState},
     },
-    store::{self, Tx, runner::RunnerRow},
+    store::{self, Tx, attempt::Unproven, runner::RunnerRow},
 };
 
 /// Locks the runners that this turn is about, in id order; one that is new gets its row first.
@@ -42,20 +43,33 @@ pub(super) async fn lock_runners(
     store::runner::lock(tx, &ids).await
 }
 
-/// The jobs that this turn must lock for its hellos, leavings and losses. Read after the runners were locked: from
-/// then on nobody gives them more.
-pub(super) async fn jobs_of(tx: &Tx, input: &Input, silent: &[String]) -> Result<Vec<Uuid>, store::Error> {
+/// What runners that dialed, leave or are silent have by our books.
+#[derive(Debug, Default)]
+pub(super) struct Survey {
+    /// The jobs to be locked.
+    pub jobs: Vec<Uuid>,
+    /// By runner, the dispatches whose end is not proven.
+    unproven: HashMap<String, Vec<Unproven>>,
+}
+
+/// Looks at what this turn must lock for its hellos, leavings and losses. Read after the runners were locked: from then
+/// on nobody gives them more.
+pub(super) async fn survey(tx: &Tx, input: &Input, silent: &[String]) -> Result<Survey, store::Error> {
     let mut jobs = Vec::new();
     let mut held: Vec<Uuid> = Vec::new();
+    let mut unproven = HashMap::new();
     for HelloInput { hello, .. } in &input.hellos {
         jobs.extend(store::task::jobs_held_by(tx, &hello.runner_id).await?);
+        let doubted = store::attempt::unproven_of(tx, &hello.runner_id).await?;
+        jobs.extend(doubted.iter().map(|doubted| doubted.job_id));
+        unproven.insert(hello.runner_id.clone(), doubted);
         held.extend(hello.inventory.iter().filter_map(|item| item.task).map(|task| task.task));
     }
     for runner in input.leaving.iter().map(|leaving| &leaving.runner).chain(silent) {
         jobs.extend(store::task::jobs_held_by(tx, runner).await?);
     }
     jobs.extend(store::task::jobs_of(tx, &held).await?);
-    Ok(jobs)
+    Ok(Survey { jobs, unproven })
 }
 
 /// Settles hellos, then facts, then leavings.
@@ -65,18 +79,22 @@ pub(super) async fn pass(
     work: &mut Work,
     input: &Input,
     runners: &BTreeMap<String, RunnerRow>,
+    survey: &Survey,
     output: &mut Output,
 ) -> Result<(), store::Error> {
     let concerned: BTreeSet<Uuid> = input.facts.iter().map(|fact| fact.task.task).collect();
     let concerned: Vec<Uuid> = concerned.into_iter().collect();
     work.take_tasks(store::task::lock(tx, &concerned).await?);
+    take_groups_of_slow_shards(tx, work, input).await?;
 
     let mut taken: HashMap<&str, Admission> = HashMap::new();
     for HelloInput { hello, session } in &input.hellos {
         // Of several dials of one runner in one turn the first that is admitted counts; the others dial again.
-        let answer = match taken.get(hello.runner_id.as_str()) {
-            Some(_) => HelloAnswer::Refused(Admission::Superseded),
-            None => admit(tx, context, work, hello, *session, runners).await?,
+        let answer = if taken.contains_key(hello.runner_id.as_str()) {
+            HelloAnswer::Refused(Admission::Superseded)
+        } else {
+            let unproven = survey.unproven.get(&hello.runner_id).map_or(&[][..], Vec::as_slice);
+            admit(tx, context, work, hello, *session, runners, unproven).await?
         };
         if let HelloAnswer::Admitted { adopted, .. } = &answer
             && adopted.iter().any(|item| work.is_parked(item.job_id))
@@ -103,7 +121,7 @@ pub(super) async fn pass(
             end_all(
                 work,
                 held,
-                |task| heartbeat::missing_from_hello(Admission::SameBoot, task.state),
+                |task| heartbeat::missing_from_hello(Admission::SameBoot, task.state, true),
                 "its runner left",
             );
             store::runner::end_session(tx, runner).await?;
@@ -122,6 +140,7 @@ async fn admit(
     hello: &Hello,
     session: Uuid,
     runners: &BTreeMap<String, RunnerRow>,
+    unproven: &[Unproven],
 ) -> Result<HelloAnswer, store::Error> {
     let row = runners.get(&hello.runner_id);
     let admission = heartbeat::admit(row.map(|row| &row.known), hello, work.now, context.timing.lost_after);
@@ -154,6 +173,7 @@ async fn admit(
                 job_id: row.job_id,
                 started_at: row.started_at.unwrap_or(now),
                 timeout: plan.task(row.node).timeout,
+                warn_after: plan.task(row.node).warn_after,
                 cancelled: verdict == Verdict::Cancel,
             });
         }
@@ -169,7 +189,8 @@ async fn admit(
             // The watchdog ended it while this process was frozen.
             Ending::Lost { death: false }
         } else {
-            heartbeat::missing_from_hello(admission, task.state)
+            let stops = work.plan(task.job_id).stops_when_cut_off(task.node);
+            heartbeat::missing_from_hello(admission, task.state, stops)
         };
         let reason = match admission {
             Admission::SameBoot => "its runner no longer has it",
@@ -178,9 +199,47 @@ async fn admit(
         };
         end(work, id, ending, reason, None);
     }
+    adopted.extend(prove(tx, work, hello, admission, unproven).await?);
     info!(runner.id = %hello.runner_id, session.id = %session, ?admission, "runner connected");
     let drained = row.is_some_and(|row| row.drained);
     Ok(HelloAnswer::Admitted { verdicts, adopted, drained })
+}
+
+/// Takes what a hello proves about dispatches that were lost without proof: what its runner does not run is gone. What it
+/// still runs it is told to end by the verdict; its answer to that is the proof [8].
+async fn prove(
+    tx: &Tx,
+    work: &mut Work,
+    hello: &Hello,
+    admission: Admission,
+    unproven: &[Unproven],
+) -> Result<Vec<Adopted>, store::Error> {
+    let mut ending = Vec::new();
+    // Another host knows nothing of the earlier one's processes.
+    if unproven.is_empty() || !matches!(admission, Admission::SameBoot | Admission::NewBoot) {
+        return Ok(ending);
+    }
+    let tasks: Vec<Uuid> = unproven.iter().map(|doubted| doubted.task.task).collect();
+    work.take_tasks(store::task::lock(tx, &tasks).await?);
+    for Unproven { task, job_id } in unproven {
+        let runs = |item: &&SlotReport| {
+            item.status == SlotStatus::Running
+                && item.task.is_some_and(|held| (held.task, held.lease) == (task.task, task.lease))
+        };
+        match hello.inventory.iter().find(runs) {
+            Some(item) => ending.push(Adopted {
+                slot: item.slot,
+                task: item.task.unwrap_or(*task),
+                job_id: *job_id,
+                started_at: work.now,
+                timeout: None,
+                warn_after: None,
+                cancelled: true,
+            }),
+            None => work.prove_gone(*task),
+        }
+    }
+    Ok(ending)
 }
 
 /// Judges one item of an inventory and carries the verdict out.
@@ -213,7 +272,17 @@ fn settle_item(work: &mut Work, item: &SlotReport, reference: TaskRef) -> Verdic
 fn apply(work: &mut Work, fact: &Fact) -> Outcome {
     let stale = Outcome { counted: false, untaken: false, refused: String::new() };
     let Some(row) = work.task(fact.task.task) else { return stale };
-    if row.counters.lease != fact.task.lease || work.job(row.job_id).is_none() {
+    if work.job(row.job_id).is_none() {
+        return stale;
+    }
+    let (lease, doubted) = (row.counters.lease, !row.gone && row.counters.lease == fact.task.lease);
+    if (doubted || fact.task.lease < lease) && fact.news.is_an_end() {
+        // It changes nothing any more, but it proves that none of its processes is left.
+        work.prove_gone(fact.task);
+        return stale;
+    }
+    let row = work.task(fact.task.task).expect("the task is in hand");
+    if lease != fact.task.lease {
         return stale;
     }
     if work.is_parked(row.job_id) && !matches!(fact.news, News::Started) {
@@ -239,7 +308,37 @@ fn apply(work: &mut Work, fact: &Fact) -> Outcome {
                 if state == TaskState::Dispatched { "failed to start" } else { "its runner no longer has it" };
             end(work, id, heartbeat::idle_past_ack(state), message, None);
         }
+        News::TakesLong => warn(work, id),
         News::Unrenderable(_) => {}
     }
     Outcome { counted: true, untaken: false, refused }
+}
+
+/// Takes the groups in hand whose shards take long: others are told of the group, once.
+async fn take_groups_of_slow_shards(tx: &Tx, work: &mut Work, input: &Input) -> Result<(), store::Error> {
+    let slow = input.facts.iter().filter(|fact| matches!(fact.news, News::TakesLong));
+    let groups: BTreeSet<Uuid> = slow.filter_map(|fact| work.task(fact.task.task)?.group_id).collect();
+    if !groups.is_empty() {
+        work.take_tasks(store::task::lock(tx, &groups.into_iter().collect::<Vec<_>>()).await?);
+    }
+    Ok(())
+}
+
+/// Records, once an attempt, that it takes long, and has it told: of a shard by its group, for the first of them alone.
+fn warn(work: &mut Work, id: Uuid) {
+    let now = work.now;
+    let task = work.task(id).expect("the task is in hand");
+    if task.state != TaskState::Running || task.warned_at.is_some() {
+        return;
+    }
+    let (job, teller) = (task.job_id, task.group_id.unwrap_or(id));
+    let after = work.plan(job).task(task.node).warn_after.unwrap_or_default();
+    if work.task(teller).is_some_and(|teller| teller.warned_at.is_none()) {
+        work.slow(job, Some(teller));
+        work.note(teller).warned_at = Some(now);
+    }
+    let row = work.note(id);
+    row.warned_at = Some(now);
+    row.reason = format!("runs longer than {}", span::format(after));
+    tracing::warn!(task.id = %id, attempt = row.counters.attempt, ?after, "task runs long");
 }

@@ -1,6 +1,8 @@
 //! How a dispatch comes to its end, whoever finds out: by its result, by the loss of its runner, or because somebody
 //! wants it ended. Stations share this; none of them owns it.
 
+use std::collections::HashMap;
+
 use serde_json::Value;
 use tracing::warn;
 use uuid::Uuid;
@@ -10,7 +12,9 @@ use crate::{
     domain::{
         heartbeat::{EndReason, TaskResult},
         job, output,
-        task::{self, Ending, Event, Kind, TaskState},
+        placement::{Class, anyone_left},
+        policy::{self, Next, Policy, Why},
+        task::{self, Circumstances, Counters, Decision, Ending, Event, Kind, TaskState},
     },
     store::{self, Tx, task::TaskRow},
 };
@@ -65,13 +69,20 @@ pub(super) fn end(work: &mut Work, id: Uuid, ending: Ending, reason: &str, resul
         return;
     }
     let plan = work.plan(job);
-    let mut policy = plan.retry(node);
-    policy.max_attempts = policy.max_attempts.saturating_add(task.attempts_before);
+    let attempts_before = task.attempts_before;
     // A job that stops tries nothing again, but for what cleans up.
-    if work.job(job).is_some_and(|job| job.row.stopping) && !plan.rule(node).outlives_stop() {
-        policy.max_attempts = counters.attempt;
-    }
-    let Some(decision) = task::decide(state, kind, counters, policy, ending, work.now) else { return };
+    let stopping = work.job(job).is_some_and(|job| job.row.stopping) && !plan.rule(node).outlives_stop();
+    let policy = if stopping { Policy::NOTHING } else { plan.policy(node) };
+    let exit_code = result.and_then(|result| result.exit_code).filter(|_| ended_by_itself(result));
+    let others_left = policy.on_failure.transfers() && others_left(work, id);
+    let at = Circumstances {
+        now: work.now,
+        exit_code,
+        chance: policy::chance(id, counters.attempt),
+        others_left,
+        attempts_before,
+    };
+    let Some(decision) = task::decide(state, kind, counters, policy, ending, at) else { return };
     if let Some(result) = result {
         let row = work.edit(id);
         row.exit_code = result.exit_code.filter(|_| result.end_reason != EndReason::Reset);
@@ -79,25 +90,99 @@ pub(super) fn end(work: &mut Work, id: Uuid, ending: Ending, reason: &str, resul
         row.stdout_bytes = i64::try_from(result.stdout_bytes).unwrap_or(i64::MAX);
         row.stderr_bytes = i64::try_from(result.stderr_bytes).unwrap_or(i64::MAX);
     }
-    let mut reason = cut(reason);
-    if decision.poison {
-        reason = format!("poison: its runner died under it {} times", decision.counters.deaths);
-    } else if decision.state == TaskState::Terminated {
-        // Why it was ended is said already; how it ended matters only where nobody saw it.
-        let why = &work.task(id).expect("the task is in hand").reason;
-        reason = if matches!(ending, Ending::Lost { .. }) { cut(&format!("{why}; {reason}")) } else { why.clone() };
-    } else if decision.state == TaskState::Queued && !decision.archive {
-        reason = format!("given back: {reason}");
-    }
-    if decision.archive {
+    let reason = in_words(work, id, counters, &decision, ending, reason);
+    if decision.archives() {
         work.archive(id, &reason);
-        reason = format!("attempt {}: {reason}", counters.attempt);
+        move_on(work, id, decision.next);
     }
-    work.edit(id).counters = decision.counters;
+    let reason = if decision.archives() { format!("attempt {}: {reason}", counters.attempt) } else { reason };
+    if decision.counters.tried != counters.tried {
+        work.note(id);
+    }
+    let row = work.edit(id);
+    row.counters = decision.counters;
+    row.gone = decision.gone;
     work.enter(id, decision.state, reason);
-    if decision.state == TaskState::Failed && matches!(ending, Ending::Lost { .. }) {
-        warn!(task.id = %id, attempt = counters.attempt, "attempt lost");
+    if decision.state == TaskState::Failed && matches!(ending, Ending::Lost { .. } | Ending::LostUnproven) {
+        warn!(task.id = %id, attempt = counters.attempt, gone = decision.gone, "attempt lost");
     }
+}
+
+/// Whether a process came to its exit code by itself: what it says then is about the work.
+fn ended_by_itself(result: Option<&TaskResult>) -> bool {
+    result.is_some_and(|result| result.end_reason == EndReason::Exit)
+}
+
+/// Why a task is what it becomes.
+fn in_words(work: &Work, id: Uuid, counters: Counters, decision: &Decision, ending: Ending, reason: &str) -> String {
+    let reason = cut(reason);
+    if decision.poison {
+        return format!("poison: its runner died under it {} times", decision.counters.deaths);
+    }
+    match (decision.state, decision.next) {
+        // Why it was ended is said already; how it ended matters only where nobody saw it.
+        (TaskState::Terminated, _) => {
+            let why = &work.task(id).expect("the task is in hand").reason;
+            match ending {
+                Ending::Lost { .. } => cut(&format!("{why}; {reason}")),
+                Ending::LostUnproven => cut(&format!("{why}; {reason}, end not proven")),
+                _ => why.clone(),
+            }
+        }
+        (TaskState::Queued, None) => format!("given back: {reason}"),
+        (TaskState::Failed, Some(Next::Nothing(Why::NoneLeft))) => {
+            cut(&format!("{reason}; no runner is left to transfer to"))
+        }
+        (TaskState::Failed, Some(Next::Nothing(Why::ExitCode))) => {
+            cut(&format!("{reason}, one of no_retry_exit_codes"))
+        }
+        (TaskState::Failed, None) if ending == Ending::LostUnproven => {
+            cut(&format!("{reason}, end not proven: attempt {} may go on there", counters.attempt))
+        }
+        _ => reason,
+    }
+}
+
+/// Whether a runner is there that may take the task, once that which has it is given up.
+fn others_left(work: &Work, id: Uuid) -> bool {
+    let task = work.task(id).expect("the task is in hand");
+    let left = Class::parse(&task.class).and_then(|class| class.give_up(task.runner_id.as_deref().unwrap_or_default()));
+    left.is_some_and(|class| anyone_left(&class, &work.present))
+}
+
+/// Lets every runner have its turn again: somebody runs the task once more.
+pub(super) fn begin_anew(work: &mut Work, id: Uuid) {
+    let task = work.task(id).expect("the task is in hand");
+    let Some(class) = Class::parse(&task.class) else { return };
+    if !class.was_tried() && task.counters.tried == 0 {
+        return;
+    }
+    let row = work.note(id);
+    row.class = class.anew().to_string();
+    row.counters.tried = 0;
+}
+
+/// Where the next attempt may go.
+fn move_on(work: &mut Work, id: Uuid, next: Option<Next>) {
+    let task = work.task(id).expect("the task is in hand");
+    let (Some(runner), Some(class)) = (task.runner_id.clone(), Class::parse(&task.class)) else { return };
+    let class = match next {
+        Some(Next::Stay(_)) => Some(Class { stay: Some(runner), ..class }),
+        Some(Next::Elsewhere) => class.give_up(&runner),
+        _ => None,
+    };
+    if let Some(class) = class {
+        work.note(id).class = class.to_string();
+    }
+}
+
+/// Loses these dispatches. What was to end by itself when cut off has ended by now: its runner or the watchdog did it;
+/// anything else may go on [8].
+pub(super) fn lose(work: &mut Work, tasks: Vec<TaskRow>, death: bool, reason: &str) {
+    let stops: HashMap<Uuid, bool> =
+        tasks.iter().map(|task| (task.id, work.plan(task.job_id).stops_when_cut_off(task.node))).collect();
+    let ending = |task: &TaskRow| if stops[&task.id] { Ending::Lost { death } } else { Ending::LostUnproven };
+    end_all(work, tasks, ending, reason);
 }
 
 /// Ends every one of these dispatches.

@@ -41,12 +41,12 @@ use super::{
 use crate::{
     domain::{
         command::{Command, Disconnect, DisconnectReason, Down},
-        heartbeat::{Drain, Frame, Hello},
+        heartbeat::{Drain, Frame, Hello, TaskRef},
         task::Ending,
         time::Timestamp,
         timing::Timing,
     },
-    store::{self, Store},
+    store::{self, Store, log::Logs},
 };
 
 /// How many events may wait to be taken in.
@@ -162,6 +162,8 @@ struct Loop {
     sessions: Sessions,
     pulse: Pulse,
     deliveries: Deliveries,
+    /// Hears of what is given out before any output of it comes.
+    logs: Logs,
 
     orders: VecDeque<(Order, oneshot::Sender<OrderAnswer>)>,
     callers: VecDeque<Caller>,
@@ -209,6 +211,7 @@ impl Loop {
         let now = Instant::now();
         let clustered = store.is_clustered();
         let pulse = Pulse::new(store.clone(), timing, scheduler, address);
+        let logs = store.logs().clone();
         Self {
             engine,
             inbox,
@@ -228,6 +231,7 @@ impl Loop {
             sessions: Sessions::default(),
             pulse,
             deliveries: Deliveries::new(courier),
+            logs,
             orders: VecDeque::new(),
             callers: VecDeque::new(),
             facts: VecDeque::new(),
@@ -352,12 +356,7 @@ impl Loop {
         // A slot that became idle without a word about a task may be given one. A beat that brings nothing new is no
         // reason for a turn: thousands of idle runners beat.
         self.due |= freed || !told.iter().all(started);
-        self.facts.extend(told.into_iter().map(|told| Fact {
-            source: Some((id, told.slot)),
-            task: told.task,
-            job_id: told.job_id,
-            news: told.news,
-        }));
+        self.facts.extend(told.into_iter().map(|told| told.of(id)));
     }
 
     /// Whether there is something for a turn to do.
@@ -452,7 +451,8 @@ impl Loop {
         let mut context = self.context.take().expect("no turn is under way");
         let offered = input.idle.iter().map(|idle| idle.session).collect();
         let given = input.clone();
-        let task = tokio::spawn(async move {
+        let carrier = context.store.carrier();
+        let task = carrier.spawn(async move {
             let outcome = turn::within(TURN_MAX, &mut context, &given).await;
             (context, given, outcome)
         });
@@ -601,7 +601,7 @@ impl Loop {
                     let ending = ToEnd { slot, task: fact.task, job_id: fact.job_id, grace: None, told: false };
                     session.reset(ending, now);
                 }
-                News::Started | News::Unrenderable(_) => {}
+                News::Started | News::TakesLong | News::Unrenderable(_) => {}
                 News::Result(_) => {
                     session.release(slot, fact.task, true);
                     let message = outcome.refused.clone();
@@ -612,12 +612,15 @@ impl Loop {
             }
         }
         for dispatch in output.dispatched {
+            let TaskRef { task, lease, .. } = dispatch.task;
+            self.logs.expect(task, lease, dispatch.job_id);
             let Some(session) = self.sessions.get_mut(dispatch.session) else { continue };
             let given = Given {
                 slot: dispatch.slot,
                 task: dispatch.task,
                 job_id: dispatch.job_id,
                 timeout: dispatch.spec.timeout,
+                warn_after: dispatch.warn_after,
             };
             session.give(given, session.next_seq(), false, &self.timing, now);
             let (slot, task, spec) = (dispatch.slot, dispatch.task, Box::new(dispatch.spec));
@@ -752,13 +755,17 @@ impl Loop {
     fn beat(&mut self) {
         let now = Instant::now();
         let mut closing = Vec::new();
+        let mut long: Vec<Fact> = Vec::new();
         for session in self.sessions.iter_mut() {
+            long.extend(session.taking_long(now).into_iter().map(|told| told.of(session.id)));
             if session.is_closed() {
                 closing.push((session.id, None));
             } else if let Some(disconnect) = session.check(&self.timing, now) {
                 closing.push((session.id, Some(disconnect)));
             }
         }
+        self.due |= !long.is_empty();
+        self.facts.extend(long);
         for (id, disconnect) in closing {
             if let Some(mut session) = self.sessions.remove(id)
                 && let Some(disconnect) = disconnect

@@ -78,6 +78,7 @@ pub(super) async fn pass(tx: &Tx, work: &mut Work) -> Result<(Vec<Uuid>, bool), 
         // A job that a task stands for may have less time than its definition gives it.
         let own = plan.config.timeout.map(|timeout| now + timeout);
         row.deadline_at = row.deadline_at.into_iter().chain(own).min();
+        row.warn_at = plan.config.warn_after.map(|after| now + after);
         // A disabled task is skipped at once, whatever its gate.
         let open: Vec<(Uuid, u32)> = (0..to)
             .filter(|&node| {

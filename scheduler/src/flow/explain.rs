@@ -10,8 +10,8 @@ use crate::{
     domain::{
         definition::{OnFailure, TaskConfig},
         explain::{
-            self, Condition, Explanation, Facts, KeyFacts, Owed, Parent, Queue, RunnerFacts, SchedulerFacts, ShardsOf,
-            Waits,
+            self, Condition, Earlier, Explanation, Facts, KeyFacts, Owed, Parent, Queue, RunnerFacts, SchedulerFacts,
+            ShardsOf, Waits,
         },
         gate::Gate,
         job::JobState,
@@ -76,6 +76,15 @@ pub async fn explain_task(
         TaskState::Dispatched | TaskState::Terminating => runner_of(store, task).await?,
         _ => Vec::new(),
     };
+    let earlier: Vec<Earlier> = match task.attempt {
+        0 | 1 => Vec::new(),
+        _ => store
+            .attempts(task.id)
+            .await?
+            .into_iter()
+            .map(|attempt| Earlier { number: attempt.number, runner: attempt.runner_id, reason: attempt.reason })
+            .collect(),
+    };
     let mut facts = Facts {
         now: store.now().await?,
         timing,
@@ -88,6 +97,7 @@ pub async fn explain_task(
             skip_cause: task.skip_cause,
             attempt: task.attempt,
             max_attempts: task.max_attempts,
+            earlier: &earlier,
             not_before: task.not_before,
             runner: task.runner_id.as_deref(),
             since: since(task),

@@ -34,6 +34,7 @@ mod sub_jobs;
 mod switch;
 #[cfg(test)]
 mod tests;
+mod transfer;
 mod trigger;
 mod turn;
 mod uses;

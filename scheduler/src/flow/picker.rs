@@ -185,6 +185,7 @@ pub(super) async fn pass(
             slot,
             task: task.reference(),
             job_id: task.job_id,
+            warn_after: plan.task(task.node).warn_after,
             spec,
         });
         if let Some(limit) = &classes[candidates[at].class].limit {

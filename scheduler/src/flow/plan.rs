@@ -14,8 +14,8 @@ use crate::{
         definition::{JobConfig, OnFailure, SubJob, Target, TaskConfig, TriggerRule},
         graph::Graph,
         placement::{self, Class},
+        policy::{self, Policy},
         schedule::Zone,
-        task::RetryPolicy,
         template,
     },
     store::{self, Tx, job::JobRow},
@@ -38,6 +38,8 @@ pub(super) struct Plan {
     pub task_config_ids: Vec<Uuid>,
     /// Its graph.
     pub graph: Graph,
+    /// Whether a task goes from one runner to another when it fails.
+    pub transfers: bool,
     /// Something is told to others about its jobs or tasks.
     pub tells: bool,
     /// The node of each name.
@@ -73,10 +75,12 @@ impl Plan {
                 (class, text)
             })
             .collect();
+        let transfers = tasks.iter().any(|task| policy::of(task).on_failure.transfers());
         let tells = !row.definition.callbacks.is_empty() || tasks.iter().any(|task| !task.callbacks.is_empty());
         Ok(Self {
             config: row.definition,
             tells,
+            transfers,
             tasks,
             task_config_ids: row.task_config_ids,
             graph,
@@ -100,6 +104,7 @@ impl Plan {
         Self {
             config: JobConfig::default(),
             tells: false,
+            transfers: false,
             nodes: tasks.iter().zip(0..).map(|(task, node)| (task.name.clone(), node)).collect(),
             task_config_ids: row.task_config_ids,
             graph,
@@ -136,13 +141,15 @@ impl Plan {
         self.task(node).on_failure.unwrap_or(OnFailure::Fail)
     }
 
-    /// How often a node may be tried.
-    pub(super) fn retry(&self, node: u32) -> RetryPolicy {
-        let policy = self.task(node).retry.as_ref();
-        policy.map_or_else(RetryPolicy::default, |retry| RetryPolicy {
-            max_attempts: retry.max_attempts,
-            delay: retry.delay,
-        })
+    /// What follows a failed attempt at a node.
+    pub(super) fn policy(&self, node: u32) -> Policy<'_> {
+        policy::of(self.task(node))
+    }
+
+    /// Whether a task of a node ends by itself when its runner is cut off, so that none is left when it counts as lost.
+    /// Of a definition that cannot be read nobody knows.
+    pub(super) fn stops_when_cut_off(&self, node: u32) -> bool {
+        self.unreadable.is_none() && policy::stops_when_cut_off(&self.config, self.task(node))
     }
 
     /// Whether an end of a node's work is held until a callback of it is delivered.

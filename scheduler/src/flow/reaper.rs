@@ -12,13 +12,14 @@ use super::{
     batch::{Context, Output},
     ending,
     pulse::Judge,
-    work::Work,
+    work::{JobWork, Work},
 };
 use crate::{
     domain::{
+        definition::span,
         job::JobState,
         placement::{Class, pinned_in_vain},
-        task::{Ending, Event, TaskState},
+        task::{Event, TaskState},
         time::{Timestamp, micros},
         timing::Timing,
     },
@@ -145,10 +146,12 @@ pub(super) async fn silent(tx: &Tx, timing: &Timing) -> Result<Vec<String>, stor
     store::runner::silent(tx, Timestamp(now.0 - micros(timing.lost_after)), now, RUNNERS_MAX).await
 }
 
-/// Jobs whose time seems to be over; whether it is, is decided under their lock.
+/// Jobs whose time seems to be over, or that take long; whether it is, is decided under their lock.
 pub(super) async fn late_jobs(tx: &Tx) -> Result<Vec<Uuid>, store::Error> {
     let now = store::scheduler::now(tx).await?;
-    store::job::past_deadline(tx, now, JOBS_MAX).await
+    let mut late = store::job::past_deadline(tx, now, JOBS_MAX).await?;
+    late.extend(store::job::to_warn_of(tx, now, JOBS_MAX).await?);
+    Ok(late)
 }
 
 /// Ends what is late, and gives up what is lost [8].
@@ -163,6 +166,7 @@ pub(super) async fn pass(
     runners: &BTreeMap<String, RunnerRow>,
     output: &mut Output,
 ) -> Result<(), store::Error> {
+    warn_of_long_jobs(work);
     let late: Vec<Uuid> = work
         .jobs()
         .filter(|job| matches!(job.row.state, JobState::Created | JobState::Running))
@@ -175,7 +179,7 @@ pub(super) async fn pass(
         row.timed_out = true;
         let own = row.started_at.zip(timeout).map(|(start, timeout)| start + timeout);
         let reason = match timeout {
-            Some(timeout) if own == row.deadline_at => format!("timed out after {timeout:?}"),
+            Some(timeout) if own == row.deadline_at => format!("timed out after {}", span::format(timeout)),
             _ => "the time of the task that it stands for is over".to_owned(),
         };
         ending::terminate_job(tx, work, job, &reason, None).await?;
@@ -199,9 +203,8 @@ pub(super) async fn pass(
         let parked = tasks.iter().any(|task| work.is_parked(task.job_id));
         let silence = work.now.since(known.last_seen_at);
         warn!(runner.id = %id, silence_s = silence.as_secs(), tasks = tasks.len(), "runner lost");
-        // Every dispatch carries self-stop: by now the runner or its watchdog has ended what it had.
         let reason = format!("runner {id} lost: not heard for {} s", silence.as_secs());
-        ending::end_all(work, tasks, |_| Ending::Lost { death: false }, &reason);
+        ending::lose(work, tasks, false, &reason);
         // What it held of a job that is laid aside is decided when that can be read: until then it is not forgotten.
         if !parked {
             store::runner::end_session(tx, id).await?;
@@ -209,4 +212,21 @@ pub(super) async fn pass(
         output.lost.push((id.clone(), session));
     }
     Ok(())
+}
+
+/// Records, once a job, that it takes long.
+fn warn_of_long_jobs(work: &mut Work) {
+    let now = work.now;
+    let takes_long = |job: &&JobWork| {
+        let row = &job.row;
+        row.state == JobState::Running && row.warned_at.is_none() && row.warn_at.is_some_and(|at| at <= now)
+    };
+    let long: Vec<Uuid> = work.jobs().filter(takes_long).map(|job| job.row.id).collect();
+    for job in long {
+        let after = work.plan(job).config.warn_after.unwrap_or_default();
+        let row = work.job_mut(job).expect("the job is in hand");
+        row.warned_at = Some(now);
+        warn!(job.id = %job, job.name = %row.name, ?after, "job runs long");
+        work.slow(job, None);
+    }
 }

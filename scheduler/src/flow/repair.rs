@@ -9,7 +9,7 @@ mod apart;
 use uuid::Uuid;
 
 use super::{
-    gates,
+    ending, gates,
     request::{Again, Error, MarkTask, Repaired, Rerun, Said},
     work::Work,
 };
@@ -135,6 +135,7 @@ pub(super) fn run_again(work: &mut Work, id: Uuid) {
     if !work.by_hand(id, Hand::Rerun, "") {
         return;
     }
+    ending::begin_anew(work, id);
     let row = work.edit(id);
     if began {
         row.attempts_before = row.counters.attempt;

@@ -12,10 +12,10 @@ use std::{
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
-use super::batch::{IdleSession, News};
+use super::batch::{Fact, IdleSession, News};
 use crate::domain::{
     command::{Command, Disconnect, DisconnectReason, Down},
-    heartbeat::{self, Answer, Drain, Frame, Held, Hello, Reading, SlotReport, SlotStatus, TaskRef},
+    heartbeat::{self, Answer, Drain, EndReason, Frame, Held, Hello, Reading, SlotReport, SlotStatus, TaskRef},
     placement::{Offer, Traits},
     task::Ending,
     timing::Timing,
@@ -60,6 +60,10 @@ struct HeldTask {
     reset_at: Option<Instant>,
     /// When its own timeout and twice the grace are over.
     deadline: Option<Instant>,
+    /// It was past that time when it was told to end.
+    overdue: bool,
+    /// When to report that it takes long, until that was done.
+    warn_at: Option<Instant>,
     /// Its end was reported and is on its way into the database.
     reported: bool,
 }
@@ -125,6 +129,13 @@ pub(super) struct Told {
     pub news: News,
 }
 
+impl Told {
+    /// The same as a fact that this session told.
+    pub(super) fn of(self, session: Uuid) -> Fact {
+        Fact { source: Some((session, self.slot)), task: self.task, job_id: self.job_id, news: self.news }
+    }
+}
+
 /// A task as it was given to a slot, or taken over by it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Given {
@@ -132,6 +143,7 @@ pub(super) struct Given {
     pub task: TaskRef,
     pub job_id: Uuid,
     pub timeout: Option<Duration>,
+    pub warn_after: Option<Duration>,
 }
 
 /// A task that its runner has to end.
@@ -261,6 +273,8 @@ impl Session {
             unanswered_since: (!adopted).then_some(now),
             reset_at: None,
             deadline: given.timeout.map(|timeout| now + timeout + timing.grace * 2),
+            overdue: false,
+            warn_at: given.warn_after.map(|after| now + after),
             reported: false,
         }));
     }
@@ -292,6 +306,8 @@ impl Session {
                     unanswered_since: None,
                     reset_at: Some(now),
                     deadline: None,
+                    overdue: false,
+                    warn_at: None,
                     reported: false,
                 }));
             }
@@ -414,7 +430,14 @@ impl Session {
                 held.held.started = true;
                 News::Started
             }
-            Reading::Result if !held.reported => News::Result(report.result.clone()?.into()),
+            Reading::Result if !held.reported => {
+                let mut result = report.result.clone()?;
+                // It ran into its timeout, which its runner should have seen itself.
+                if held.overdue && result.end_reason == EndReason::Reset {
+                    result.end_reason = EndReason::Timeout;
+                }
+                News::Result(result.into())
+            }
             Reading::Ended(ending) if !held.reported => News::Ended(ending, words(report)),
             Reading::IdlePastAck if !held.reported => News::IdlePastAck,
             _ => return None,
@@ -423,6 +446,20 @@ impl Session {
             held.reported = true;
         }
         Some(Told { slot, task: held.held.task, job_id: held.job_id, news })
+    }
+
+    /// The tasks that run for longer than their `warn_after`, each once.
+    pub(super) fn taking_long(&mut self, now: Instant) -> Vec<Told> {
+        let mut told = Vec::new();
+        for (slot, place) in (0..).zip(&mut self.slots) {
+            let Slot::Held(held) = place else { continue };
+            let runs = held.held.started && held.reset_at.is_none() && !held.reported;
+            if runs && held.warn_at.is_some_and(|at| at <= now) {
+                held.warn_at = None;
+                told.push(Told { slot, task: held.held.task, job_id: held.job_id, news: News::TakesLong });
+            }
+        }
+        told
     }
 
     /// Answers what was heard although its sign of life is not committed yet: the writer of the database may be busy with a
@@ -452,7 +489,7 @@ impl Session {
             return unresponsive("it does not take its commands in");
         }
         let (mut overdue, mut silent) = (Vec::new(), false);
-        for (at, slot) in (0..).zip(&self.slots) {
+        for (at, slot) in (0..).zip(&mut self.slots) {
             let Slot::Held(held) = slot else { continue };
             if let Some(since) = held.unanswered_since {
                 // Silence is no proof: ask, then part [3].
@@ -462,6 +499,7 @@ impl Session {
                     _ => {}
                 }
             } else if held.reset_at.is_none() && held.deadline.is_some_and(|deadline| now > deadline) {
+                held.overdue = true;
                 overdue.push((at, held.held.task, held.job_id));
             }
         }

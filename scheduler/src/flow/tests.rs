@@ -12,6 +12,7 @@ mod limits;
 mod locks;
 mod parked;
 mod placement;
+mod policies;
 mod races;
 mod repair;
 mod schedules;
@@ -359,7 +360,7 @@ async fn a_stop_skips_what_has_not_started_and_lets_what_runs_finish() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failed_attempt_is_tried_again_under_a_new_lease() {
     for scene in Scene::on_each_database().await {
-        let retry = Some(Retry { max_attempts: 2, delay: Duration::from_millis(1) });
+        let retry = Some(Retry::times(2, Duration::from_millis(1)));
         scene.apply(vec![TaskConfig { retry, ..task("a", &[]) }]).await;
         let mut runner = Puppet::dial(&scene, hello("r", "1", 1, 1)).await;
         let job = scene.run().await;
@@ -488,7 +489,7 @@ async fn a_job_larger_than_a_turn_is_written_by_the_turns_that_follow() {
 #[tokio::test(flavor = "multi_thread")]
 async fn retries_that_wait_for_different_times_are_each_given_out_again() {
     for scene in Scene::on_each_database().await {
-        let retry = |delay| Some(Retry { max_attempts: 2, delay: Duration::from_millis(delay) });
+        let retry = |delay| Some(Retry::times(2, Duration::from_millis(delay)));
         let tasks = [("a", 30), ("b", 60), ("c", 90)];
         scene
             .apply(tasks.iter().map(|(name, delay)| TaskConfig { retry: retry(*delay), ..task(name, &[]) }).collect())

@@ -21,7 +21,7 @@ use super::{
     order::Order,
     orders, picker,
     plan::Plans,
-    reaper, sub_jobs, trigger, uses,
+    reaper, sub_jobs, transfer, trigger, uses,
     work::Work,
 };
 use crate::{domain::task::TaskState, store};
@@ -91,7 +91,9 @@ async fn run(context: &mut Context, input: &Input) -> Result<Output, store::Erro
 
     let mut wanted: BTreeSet<Uuid> = input.facts.iter().map(|fact| fact.job_id).collect();
     wanted.extend(input.orders.iter().filter_map(Order::job));
-    wanted.extend(dispatcher::jobs_of(&tx, input, &silent).await?);
+    let held = dispatcher::survey(&tx, input, &silent).await?;
+    wanted.extend(&held.jobs);
+    let mut moving = transfer::Stranded::default();
     wanted.extend(callbacker::jobs_of(input));
     wanted.extend(trigger::jobs_of(&tx, &fires).await?);
     wanted.extend(&input.handover.newborn);
@@ -109,6 +111,8 @@ async fn run(context: &mut Context, input: &Input) -> Result<Output, store::Erro
         output.more |= left.len() == expander::JOBS_MAX as usize;
         wanted.extend(left);
         wanted.extend(reaper::late_jobs(&tx).await?);
+        moving = transfer::stranded(&tx, &context.timing).await?;
+        wanted.extend(&moving.jobs);
         alarms = reaper::late_tasks(&tx).await?;
         output.more |= alarms.len() == reaper::ALARMS_MAX as usize;
         wanted.extend(alarms.iter().filter_map(|(_, job)| *job));
@@ -130,6 +134,9 @@ async fn run(context: &mut Context, input: &Input) -> Result<Output, store::Erro
         output.unparked |= plan.unreadable.is_none() && laid_aside.contains(&row.id);
         work.take_job(row, plan);
     }
+    if work.jobs().any(|job| job.plan.transfers) {
+        work.present = store::runner::present(&tx, transfer::heard_since(now, &context.timing)).await?;
+    }
     let mut data = Data::default();
 
     output.orders = orders::pass(&tx, context, &mut work, &mut data, &input.orders, claims, &mut configs).await?;
@@ -137,9 +144,10 @@ async fn run(context: &mut Context, input: &Input) -> Result<Output, store::Erro
     trigger::pass(&tx, &mut work, fires).await?;
     output.more |= backfill::pass(&tx, &mut work, backfills).await?;
     admission::pass(&tx, &mut work, &places, &locked).await?;
-    dispatcher::pass(&tx, context, &mut work, input, &runners, &mut output).await?;
+    dispatcher::pass(&tx, context, &mut work, input, &runners, &held, &mut output).await?;
     reaper::overdue(&tx, &mut work, &alarms).await?;
     reaper::pass(&tx, context, &mut work, input.sweep, &silent, &stranded, &runners, &mut output).await?;
+    transfer::pass(&tx, &context.timing, &mut work, &moving).await?;
     callbacker::pass(&tx, context, &mut work, input).await?;
     sub_jobs::pass(&tx, context, &mut work, &families).await?;
     let (opening, more) = expander::pass(&tx, &mut work).await?;
@@ -148,7 +156,9 @@ async fn run(context: &mut Context, input: &Input) -> Result<Output, store::Erro
     output.handover = work.handover();
     output.waits = work.newborn().any(|job| job.row.waiting);
     // Who was born outside the lock of its config asks for a place in the next turn.
-    output.job_ended = work.ended_a_job() || work.held_jobs(true).any(|job| !locked.contains(&job.job_config_id));
+    output.job_ended = work.ended_a_job()
+        || work.proved_gone()
+        || work.held_jobs(true).any(|job| !locked.contains(&job.job_config_id));
     output.changed = work.write(&tx).await?;
     if !work.finished().is_empty() && followed.or(context.followed) != Some(false) {
         output.followed = store::after_jobs::note(&tx, work.finished()).await? > 0;

@@ -15,9 +15,10 @@ use super::{parked, plan::Plan, sub_jobs::Handover};
 use crate::{
     domain::{
         gate::{Parents, SkipCause},
+        heartbeat::TaskRef,
         job::{self, JobState},
         origin::Trigger,
-        placement,
+        placement::{self, Present},
         repair::Hand,
         task::{Counters, Event, Kind, TaskState},
         time::Timestamp,
@@ -25,9 +26,10 @@ use crate::{
     store::{
         self, Tx,
         after_jobs::{Finished, Source},
+        attempt::AttemptRow,
         job::JobRow,
         sub_job::Place,
-        task::{AttemptRow, Changed, TaskRow},
+        task::{Changed, TaskRow},
     },
 };
 
@@ -54,6 +56,8 @@ struct TaskWork {
     /// How its work ended, if it became CALLBACK in this turn.
     ended: Option<TaskState>,
     touched: bool,
+    /// Something changed that only few tasks have.
+    noted: bool,
 }
 
 /// What a turn has in hand.
@@ -61,6 +65,8 @@ struct TaskWork {
 pub(super) struct Work {
     /// The time of the turn, read after all locks were taken.
     pub now: Timestamp,
+    /// The runners that are there, if a job in hand has tasks that go from one to another.
+    pub present: Vec<Present>,
     jobs: BTreeMap<Uuid, JobWork>,
     tasks: HashMap<Uuid, TaskWork>,
     nodes: HashMap<(Uuid, u32), Uuid>,
@@ -72,6 +78,9 @@ pub(super) struct Work {
     /// Groups that a person reopened in this turn.
     reopened: BTreeSet<Uuid>,
     attempts: Vec<AttemptRow>,
+    /// Dispatches before the present one of their task, or of tasks not in hand, whose end is proven.
+    proven: Vec<TaskRef>,
+    proved: bool,
     outbox: Outbox,
 }
 
@@ -79,6 +88,7 @@ impl Work {
     pub(super) fn new(now: Timestamp) -> Self {
         Self {
             now,
+            present: Vec::new(),
             jobs: BTreeMap::new(),
             tasks: HashMap::new(),
             nodes: HashMap::new(),
@@ -89,6 +99,8 @@ impl Work {
             opening: Vec::new(),
             reopened: BTreeSet::new(),
             attempts: Vec::new(),
+            proven: Vec::new(),
+            proved: false,
             outbox: Outbox::default(),
         }
     }
@@ -137,6 +149,11 @@ impl Work {
         self.jobs.values().any(|job| job.touched && job.row.state.is_terminal())
     }
 
+    /// Whether the end of a dispatch was proven that had been doubted: others may have waited for that.
+    pub(super) fn proved_gone(&self) -> bool {
+        self.proved
+    }
+
     /// The job, if it is in hand.
     pub(super) fn job(&self, id: Uuid) -> Option<&JobWork> {
         self.jobs.get(&id)
@@ -167,7 +184,7 @@ impl Work {
                 self.nodes.insert((row.job_id, row.node), row.id);
             }
             let seen = Some((row.state, row.counters.lease));
-            self.tasks.entry(row.id).or_insert(TaskWork { row, seen, ended: None, touched: false });
+            self.tasks.entry(row.id).or_insert(TaskWork { row, seen, ended: None, touched: false, noted: false });
         }
     }
 
@@ -176,7 +193,7 @@ impl Work {
         if row.kind != Kind::Shard {
             self.nodes.insert((row.job_id, row.node), row.id);
         }
-        self.tasks.insert(row.id, TaskWork { row, seen: None, ended: None, touched: true });
+        self.tasks.insert(row.id, TaskWork { row, seen: None, ended: None, touched: true, noted: false });
     }
 
     /// The task, if it is in hand.
@@ -199,6 +216,26 @@ impl Work {
         let task = self.tasks.get_mut(&id).expect("a task is edited that is in hand");
         task.touched = true;
         &mut task.row
+    }
+
+    /// The task, to be changed in what it asks of a runner, its tries and its warning: what only few tasks change.
+    pub(super) fn note(&mut self, id: Uuid) -> &mut TaskRow {
+        let task = self.tasks.get_mut(&id).expect("a task is edited that is in hand");
+        (task.touched, task.noted) = (true, true);
+        &mut task.row
+    }
+
+    /// The end of a dispatch is proven, whatever became of its task since.
+    pub(super) fn prove_gone(&mut self, dispatch: TaskRef) {
+        self.proved = true;
+        match self.tasks.get_mut(&dispatch.task) {
+            Some(task) if task.row.counters.lease == dispatch.lease => {
+                if !task.row.gone {
+                    (task.row.gone, task.touched) = (true, true);
+                }
+            }
+            _ => self.proven.push(dispatch),
+        }
     }
 
     /// Lets an event happen to a task. `false` when it means nothing in the state the task is in.
@@ -292,6 +329,7 @@ impl Work {
     pub(super) fn archive(&mut self, id: Uuid, reason: &str) {
         let now = self.now;
         let row = self.edit(id);
+        let warned = row.warned_at.take().is_some();
         let attempt = AttemptRow {
             task_id: id,
             lease: row.counters.lease,
@@ -305,6 +343,9 @@ impl Work {
             gone: std::mem::replace(&mut row.gone, true),
         };
         self.attempts.push(attempt);
+        if warned {
+            self.note(id);
+        }
     }
 
     /// The jobs that FINISHED in this turn.
@@ -428,12 +469,19 @@ impl Work {
                 return Err(store::Error::Missed { asked: slice.len() as u64, written });
             }
         }
+        let noted: Vec<&TaskRow> = self.tasks.values().filter(|task| task.noted).map(|task| &task.row).collect();
+        for slice in noted.chunks(ROWS_MAX) {
+            store::attempt::note(tx, slice).await?;
+        }
         let alarms = self.alarms();
         for slice in alarms.chunks(ROWS_MAX) {
             store::alarm::set(tx, slice).await?;
         }
         for slice in self.attempts.chunks(ROWS_MAX) {
-            store::task::archive(tx, slice).await?;
+            store::attempt::archive(tx, slice).await?;
+        }
+        for slice in self.proven.chunks(ROWS_MAX) {
+            store::attempt::prove_gone(tx, slice).await?;
         }
         let old_jobs: Vec<&JobRow> =
             self.jobs.values().filter(|job| job.touched && !job.is_new).map(|job| &job.row).collect();
@@ -493,12 +541,13 @@ impl NewTask {
             state: TaskState::Created,
             reason: String::new(),
             skip_cause: None,
-            counters: Counters { attempt: 0, lease: 0, deaths: 0, refusals: 0, not_before: Timestamp(0) },
+            counters: Counters { attempt: 0, lease: 0, deaths: 0, refusals: 0, tried: 0, not_before: Timestamp(0) },
             priority: plan.task(self.node).priority.unwrap_or_default(),
             class: self.class,
             runner_id: None,
             slot: None,
             session_id: None,
+            warned_at: None,
             attempts_before: 0,
             gone: true,
             end_grace: None,

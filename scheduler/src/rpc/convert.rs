@@ -1,6 +1,7 @@
 //! Messages into values and back. Total: what has no meaning is an error that names its field.
 
 pub(super) mod callbacks;
+mod failures;
 pub(super) mod http;
 mod placement;
 pub(super) mod schedules;
@@ -15,13 +16,12 @@ use baton::v1;
 use super::status::Violation;
 use crate::{
     domain::{
-        definition::{
-            JobConfig, OnFailure, Retry, Shards, Split, SubJob, Target, TaskConfig, TaskDefaults, TriggerRule,
-        },
+        definition::{JobConfig, Shards, Split, SubJob, Target, TaskConfig, TaskDefaults, TriggerRule},
         explain::{Check, Explanation, Standing},
         gate::SkipCause,
         job::JobState,
         origin::Trigger,
+        placement::Class,
         runner::RunnerState,
         scheduler::SchedulerState,
         task::{Kind, TaskState},
@@ -190,6 +190,8 @@ pub(crate) fn task(task: read::Task) -> v1::Task {
     };
     let shard_states = task.shard_states.into_iter();
     let child = task.child;
+    let Class { stay, spent, .. } = task.class.unwrap_or_default();
+    let stay = stay.filter(|_| task.state == TaskState::Queued);
     v1::Task {
         id: task.id.to_string(),
         job_id: task.job_id.to_string(),
@@ -227,6 +229,8 @@ pub(crate) fn task(task: read::Task) -> v1::Task {
         child_job_id: child.as_ref().map(|child| child.id.to_string()).unwrap_or_default(),
         child_job_state: child.as_ref().map_or(v1::JobState::Unspecified, |child| job_state(child.state)).into(),
         child_job_name: child.map(|child| child.name).unwrap_or_default(),
+        stays_on_runner_id: stay.unwrap_or_default(),
+        given_up_runner_ids: spent.into_iter().collect(),
     }
 }
 
@@ -336,15 +340,17 @@ pub(crate) fn job_config(config: &JobConfig) -> v1::JobConfig {
         timeout: config.timeout.map(duration),
         task_defaults: (!none).then(|| v1::TaskDefaults {
             timeout: defaults.timeout.map(duration),
-            retry: defaults.retry.as_ref().map(retry),
+            retry: defaults.retry.as_ref().map(failures::retry),
             runner: placement::selector(&defaults.match_labels, &defaults.placement),
             env: unsorted(&defaults.env),
             working_dir: defaults.working_dir.clone(),
             trigger_rule: trigger_rule(defaults.trigger_rule).into(),
-            on_failure: on_failure(defaults.on_failure).into(),
+            on_failure: failures::on_failure(defaults.on_failure).into(),
             queue_timeout: defaults.queue_timeout.map(duration),
             concurrency: defaults.concurrency.as_ref().map(placement::concurrency),
             priority: defaults.priority.unwrap_or_default(),
+            when_cut_off: failures::when_cut_off(defaults.when_cut_off).into(),
+            warn_after: defaults.warn_after.map(duration),
         }),
         tasks: config.tasks.iter().map(task_config).collect(),
         fail_fast: config.fail_fast,
@@ -354,6 +360,7 @@ pub(crate) fn job_config(config: &JobConfig) -> v1::JobConfig {
         start_deadline: config.start_deadline.map(duration),
         after_jobs: config.after_jobs.clone(),
         max_active_jobs: config.max_active_jobs.unwrap_or_default(),
+        warn_after: config.warn_after.map(duration),
         callbacks: config.callbacks.iter().map(callbacks::callback).collect(),
     }
 }
@@ -376,10 +383,12 @@ pub(crate) fn task_config(task: &TaskConfig) -> v1::TaskConfig {
         shards: task.shards.as_ref().map(shards),
         timeout: task.timeout.map(duration),
         runner: placement::selector(&task.match_labels, &task.placement),
-        retry: task.retry.as_ref().map(retry),
+        retry: task.retry.as_ref().map(failures::retry),
         trigger_rule: trigger_rule(task.trigger_rule).into(),
         when: task.when.clone(),
-        on_failure: on_failure(task.on_failure).into(),
+        on_failure: failures::on_failure(task.on_failure).into(),
+        when_cut_off: failures::when_cut_off(task.when_cut_off).into(),
+        warn_after: task.warn_after.map(duration),
         enabled: task.enabled,
         priority: task.priority,
         queue_timeout: task.queue_timeout.map(duration),
@@ -398,11 +407,6 @@ fn shards(shards: &Shards) -> v1::Shards {
     v1::Shards { count, items, one_per_runner, max_parallel: shards.max_parallel, min_success_percent }
 }
 
-fn retry(retry: &Retry) -> v1::Retry {
-    let delay = Some(retry.delay).filter(|delay| !delay.is_zero()).map(duration);
-    v1::Retry { max_attempts: retry.max_attempts, delay }
-}
-
 fn trigger_rule(rule: Option<TriggerRule>) -> v1::TriggerRule {
     match rule {
         None => v1::TriggerRule::Unspecified,
@@ -417,15 +421,6 @@ fn trigger_rule(rule: Option<TriggerRule>) -> v1::TriggerRule {
         Some(TriggerRule::NoneFailedMinOneSuccess) => v1::TriggerRule::NoneFailedMinOneSuccess,
         Some(TriggerRule::NoneSkipped) => v1::TriggerRule::NoneSkipped,
         Some(TriggerRule::Always) => v1::TriggerRule::Always,
-    }
-}
-
-fn on_failure(policy: Option<OnFailure>) -> v1::OnFailure {
-    match policy {
-        None => v1::OnFailure::Unspecified,
-        Some(OnFailure::Fail) => v1::OnFailure::Fail,
-        Some(OnFailure::Stop) => v1::OnFailure::Stop,
-        Some(OnFailure::Ignore) => v1::OnFailure::Ignore,
     }
 }
 
@@ -448,6 +443,8 @@ pub(crate) fn read_job_config(field: &str, config: v1::JobConfig) -> Result<JobC
         queue_timeout: reader.duration(format!("{inside}.queue_timeout"), defaults.queue_timeout),
         concurrency: defaults.concurrency.map(placement::read_concurrency),
         priority: Some(defaults.priority).filter(|priority| *priority != 0),
+        when_cut_off: reader.when_cut_off(format!("{inside}.when_cut_off"), defaults.when_cut_off),
+        warn_after: reader.duration(format!("{inside}.warn_after"), defaults.warn_after),
     };
     let tasks = config.tasks.into_iter().enumerate();
     let tasks = tasks.map(|(position, task)| reader.task(&format!("{field}.tasks[{position}]"), task)).collect();
@@ -463,6 +460,7 @@ pub(crate) fn read_job_config(field: &str, config: v1::JobConfig) -> Result<JobC
         labels: sorted(config.labels),
         params: sorted(config.params),
         timeout: reader.duration(format!("{field}.timeout"), config.timeout),
+        warn_after: reader.duration(format!("{field}.warn_after"), config.warn_after),
         task_defaults,
         tasks,
         fail_fast: config.fail_fast,
@@ -511,6 +509,8 @@ impl Reader {
             trigger_rule: self.trigger_rule(format!("{field}.trigger_rule"), task.trigger_rule),
             when: task.when,
             on_failure: self.on_failure(format!("{field}.on_failure"), task.on_failure),
+            when_cut_off: self.when_cut_off(format!("{field}.when_cut_off"), task.when_cut_off),
+            warn_after: self.duration(format!("{field}.warn_after"), task.warn_after),
             enabled: task.enabled,
             priority: task.priority,
             placement,
@@ -534,12 +534,6 @@ impl Reader {
         Some(Shards { split, max_parallel: shards.max_parallel, min_success_percent })
     }
 
-    fn retry(&mut self, field: &str, retry: Option<v1::Retry>) -> Option<Retry> {
-        let retry = retry?;
-        let delay = self.duration(format!("{field}.delay"), retry.delay).unwrap_or_default();
-        Some(Retry { max_attempts: retry.max_attempts, delay })
-    }
-
     fn duration(&mut self, field: impl AsRef<str>, span: Option<prost_types::Duration>) -> Option<Duration> {
         read_duration(field.as_ref(), span).unwrap_or_else(|violation| {
             self.violations.push(violation);
@@ -555,14 +549,6 @@ impl Reader {
         known
     }
 
-    fn on_failure(&mut self, field: String, policy: i32) -> Option<OnFailure> {
-        let known = OnFailure::ALL.into_iter().find(|known| i32::from(on_failure(Some(*known))) == policy);
-        if known.is_none() && policy != i32::from(v1::OnFailure::Unspecified) {
-            self.refuse(field, "is no failure policy");
-        }
-        known
-    }
-
     fn refuse(&mut self, field: impl Into<String>, description: &str) {
         self.violations.push(Violation::new(field, description));
     }
@@ -574,7 +560,7 @@ mod tests {
     use crate::domain::{
         callback::Event,
         definition::{
-            Callback, Concurrency, Http, Overlap, Redirects, Schedule,
+            Callback, Concurrency, Http, OnFailure, Overlap, Redirects, Retry, Schedule, WhenCutOff,
             callback::{Action, Email, StartJob, Webhook},
         },
         schedule::{After, Misfire, RuleSpec, Spec},
@@ -633,7 +619,13 @@ mod tests {
 
     fn full() -> JobConfig {
         let labels = BTreeMap::from([("pool".to_owned(), "etl".to_owned())]);
-        let retry = Some(Retry { max_attempts: 3, delay: Duration::from_millis(1500) });
+        let retry = Some(Retry {
+            factor: 2.5,
+            max_delay: Some(Duration::from_mins(1)),
+            jitter_ratio: 0.25,
+            no_retry_exit_codes: vec![2, 64],
+            ..Retry::times(3, Duration::from_millis(1500))
+        });
         let mut tasks: Vec<TaskConfig> = TriggerRule::ALL
             .into_iter()
             .zip(0..)
@@ -641,7 +633,7 @@ mod tests {
                 name: format!("t{number}"),
                 target: Target::Command(vec!["echo".to_owned(), number.to_string()]),
                 trigger_rule: Some(rule),
-                on_failure: OnFailure::ALL.get(number % 4).copied(),
+                on_failure: OnFailure::ALL.get(number % 6).copied(),
                 ..TaskConfig::default()
             })
             .collect();
@@ -662,6 +654,8 @@ mod tests {
             trigger_rule: None,
             when: "true".to_owned(),
             on_failure: None,
+            when_cut_off: Some(WhenCutOff::Stop),
+            warn_after: Some(Duration::from_secs(7)),
             enabled: Some(false),
             priority: Some(-7),
             placement: placement::full(),
@@ -693,6 +687,8 @@ mod tests {
                 queue_timeout: Some(Duration::from_mins(8)),
                 concurrency: Some(Concurrency { key: "api".to_owned(), limit: 7 }),
                 priority: Some(9),
+                when_cut_off: Some(WhenCutOff::Continue),
+                warn_after: Some(Duration::from_secs(8)),
             },
             tasks,
             fail_fast: true,
@@ -702,6 +698,7 @@ mod tests {
             start_deadline: Some(Duration::from_secs(90)),
             after_jobs: vec!["before".to_owned()],
             max_active_jobs: Some(4),
+            warn_after: Some(Duration::from_secs(9)),
             callbacks: full_callbacks(),
         }
     }

@@ -45,6 +45,10 @@ pub struct JobRow {
     pub ended_at: Option<Timestamp>,
     /// When its time is over.
     pub deadline_at: Option<Timestamp>,
+    /// When to report that it takes long.
+    pub warn_at: Option<Timestamp>,
+    /// When that was reported.
+    pub warned_at: Option<Timestamp>,
     /// What made it.
     pub trigger: Trigger,
     /// The schedule that made it.
@@ -84,9 +88,9 @@ pub struct JobRow {
 }
 
 const COLUMNS: &str = "id, job_config_id, version, namespace, name, labels, state, reason, params, created_at,
-    started_at, ended_at, deadline_at, trigger_kind, cause, schedule, fire_time, rerun_no, backfill_id, parent_job_id,
-    parent_task_id, parent_attempt, depth, logical_at, logical_zone, waiting, held, runner, stopping, timed_out,
-    expanded, tasks_total, tasks_ended, tasks_failed, seq";
+    started_at, ended_at, deadline_at, warn_at, warned_at, trigger_kind, cause, schedule, fire_time, rerun_no,
+    backfill_id, parent_job_id, parent_task_id, parent_attempt, depth, logical_at, logical_zone, waiting, held, runner,
+    stopping, timed_out, expanded, tasks_total, tasks_ended, tasks_failed, seq";
 
 /// Jobs whose tasks are to be written, oldest first.
 pub async fn to_expand(tx: &Tx, limit: u32) -> Result<Vec<Uuid>, Error> {
@@ -103,6 +107,15 @@ pub async fn past_deadline(tx: &Tx, now: Timestamp, limit: u32) -> Result<Vec<Uu
                     UNION ALL
                     SELECT id FROM job WHERE state = 'CREATED' AND NOT waiting AND deadline_at <= :now
                 ) AS late LIMIT :limit";
+    let params = [("now", now.0.into()), ("limit", i64::from(limit).into())];
+    let rows = tx.query(sql::statement(tx.backend(), text, &params)).await?;
+    rows.iter().map(|row| row.column("id")).collect()
+}
+
+/// Jobs that take long and of which that was not reported.
+pub async fn to_warn_of(tx: &Tx, now: Timestamp, limit: u32) -> Result<Vec<Uuid>, Error> {
+    let text = "SELECT id FROM job WHERE warn_at IS NOT NULL AND warned_at IS NULL AND state = 'RUNNING'
+                AND warn_at <= :now ORDER BY warn_at LIMIT :limit";
     let params = [("now", now.0.into()), ("limit", i64::from(limit).into())];
     let rows = tx.query(sql::statement(tx.backend(), text, &params)).await?;
     rows.iter().map(|row| row.column("id")).collect()
@@ -150,6 +163,7 @@ pub async fn insert(tx: &Tx, jobs: &[&JobRow]) -> Result<(), Error> {
         bigint("started_at").nullable(),
         bigint("ended_at").nullable(),
         bigint("deadline_at").nullable(),
+        bigint("warn_at").nullable(),
         text("trigger_kind"),
         text("cause").nullable(),
         text("schedule").nullable(),
@@ -187,6 +201,7 @@ pub async fn insert(tx: &Tx, jobs: &[&JobRow]) -> Result<(), Error> {
             job.started_at.map(|at| at.0).into(),
             job.ended_at.map(|at| at.0).into(),
             job.deadline_at.map(|at| at.0).into(),
+            job.warn_at.map(|at| at.0).into(),
             if job.trigger == Trigger::Schedule { "SCHEDULE" } else { "MANUAL" }.into(),
             cause(job.trigger).into(),
             job.schedule.clone().into(),
@@ -211,15 +226,14 @@ pub async fn insert(tx: &Tx, jobs: &[&JobRow]) -> Result<(), Error> {
         ]);
     }
     let text = "WITH {input} INSERT INTO job (id, job_config_id, version, namespace, name, labels, state, reason,
-                    params, created_at, started_at, ended_at, deadline_at, trigger_kind, cause, schedule, fire_time,
-                    rerun_no, backfill_id, parent_job_id, parent_task_id, parent_attempt, depth, logical_at,
+                    params, created_at, started_at, ended_at, deadline_at, warn_at, trigger_kind, cause, schedule,
+                    fire_time, rerun_no, backfill_id, parent_job_id, parent_task_id, parent_attempt, depth, logical_at,
                     logical_zone, waiting, held, runner, stopping, expanded, tasks_total, tasks_ended, tasks_failed,
                     seq)
                 SELECT id, job_config_id, version, namespace, name, labels, state, reason, params, created_at,
-                    started_at, ended_at, deadline_at, trigger_kind, cause, schedule, fire_time, rerun_no, backfill_id,
-                    parent_job_id, parent_task_id, parent_attempt, depth, logical_at, logical_zone, waiting, held,
-                    runner, stopping, expanded,
-                    tasks_total, tasks_ended, tasks_failed, seq
+                    started_at, ended_at, deadline_at, warn_at, trigger_kind, cause, schedule, fire_time, rerun_no,
+                    backfill_id, parent_job_id, parent_task_id, parent_attempt, depth, logical_at, logical_zone,
+                    waiting, held, runner, stopping, expanded, tasks_total, tasks_ended, tasks_failed, seq
                 FROM input";
     tx.execute(input.statement(tx.backend(), text, &[])).await?;
     Ok(())
@@ -237,6 +251,8 @@ pub async fn update(tx: &Tx, jobs: &[&JobRow]) -> Result<(), Error> {
         bigint("started_at").nullable(),
         bigint("ended_at").nullable(),
         bigint("deadline_at").nullable(),
+        bigint("warn_at").nullable(),
+        bigint("warned_at").nullable(),
         boolean("waiting"),
         boolean("held"),
         boolean("stopping"),
@@ -254,6 +270,8 @@ pub async fn update(tx: &Tx, jobs: &[&JobRow]) -> Result<(), Error> {
             job.started_at.map(|at| at.0).into(),
             job.ended_at.map(|at| at.0).into(),
             job.deadline_at.map(|at| at.0).into(),
+            job.warn_at.map(|at| at.0).into(),
+            job.warned_at.map(|at| at.0).into(),
             job.waiting.into(),
             job.held.into(),
             job.stopping.into(),
@@ -266,7 +284,8 @@ pub async fn update(tx: &Tx, jobs: &[&JobRow]) -> Result<(), Error> {
     }
     let text = "WITH {input} UPDATE job SET state = input.state, reason = input.reason,
                     started_at = input.started_at, ended_at = input.ended_at, deadline_at = input.deadline_at,
-                    waiting = input.waiting, held = input.held, stopping = input.stopping, timed_out = input.timed_out, expanded = input.expanded,
+                    warn_at = input.warn_at, warned_at = input.warned_at, waiting = input.waiting, held = input.held,
+                    stopping = input.stopping, timed_out = input.timed_out, expanded = input.expanded,
                     tasks_ended = input.tasks_ended, tasks_failed = input.tasks_failed, seq = input.seq
                 FROM input WHERE job.id = input.id";
     tx.execute(input.statement(tx.backend(), text, &[])).await?;
@@ -312,6 +331,8 @@ fn read(row: &QueryResult) -> Result<JobRow, Error> {
         started_at: row.time("started_at")?,
         ended_at: row.time("ended_at")?,
         deadline_at: row.time("deadline_at")?,
+        warn_at: row.time("warn_at")?,
+        warned_at: row.time("warned_at")?,
         trigger: Trigger::from_word(&trigger)
             .ok_or_else(|| unreadable("job", id, "what made it is not a word of ours"))?,
         schedule: row.column("schedule")?,

@@ -15,12 +15,18 @@ use crate::domain::job::Places;
 /// A job that waits for nothing but its turn in the engine, or runs. One that waits has no place yet.
 const HAS_A_PLACE: &str = "NOT job.waiting AND job.state IN ('CREATED', 'RUNNING', 'TERMINATING')";
 
+/// Jobs of a config that are over but for an attempt that may go on somewhere: its runner is lost, and its end not proven.
+/// Such a job keeps its place until that runner is heard.
+const OUTLIVED: &str = "(SELECT count(DISTINCT task.job_id) FROM task JOIN job ON job.id = task.job_id
+    WHERE NOT task.gone AND job.job_config_id = job_config.id
+    AND job.state NOT IN ('CREATED', 'RUNNING', 'TERMINATING'))";
+
 /// Locks configs that have a place for a job which waits for one; those that others have locked are left out.
 pub async fn claim(tx: &Tx, limit: u32) -> Result<Vec<Uuid>, Error> {
     let text = format!(
         "SELECT id FROM job_config WHERE id IN (SELECT job_config_id FROM job WHERE state = 'CREATED' AND held)
          AND (max_active_jobs IS NULL OR max_active_jobs >
-              (SELECT count(*) FROM job WHERE job.job_config_id = job_config.id AND {HAS_A_PLACE}))
+              (SELECT count(*) FROM job WHERE job.job_config_id = job_config.id AND {HAS_A_PLACE}) + {OUTLIVED})
          ORDER BY id LIMIT :limit {{skip_locked}}"
     );
     let rows = tx.query(sql::statement(tx.backend(), &text, &[("limit", i64::from(limit).into())])).await?;
@@ -38,7 +44,8 @@ pub async fn of_configs(tx: &Tx, configs: &[Uuid]) -> Result<BTreeMap<Uuid, Plac
     }
     let text = format!(
         "WITH {{input}} SELECT id, max_active_jobs,
-             (SELECT count(*) FROM job WHERE job.job_config_id = job_config.id AND {HAS_A_PLACE}) AS active,
+             (SELECT count(*) FROM job WHERE job.job_config_id = job_config.id AND {HAS_A_PLACE}) + {OUTLIVED}
+                 AS active,
              (SELECT count(*) FROM job WHERE job.job_config_id = job_config.id AND job.state = 'CREATED'
               AND job.held) AS held
          FROM job_config WHERE id IN (SELECT config FROM input)"

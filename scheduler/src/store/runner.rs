@@ -12,7 +12,7 @@ use super::{
 };
 use crate::domain::{
     heartbeat::{Hello, Known},
-    placement::Traits,
+    placement::{Present, Traits},
     runner::Signs,
     time::Timestamp,
 };
@@ -199,6 +199,14 @@ pub async fn hold(tx: &Tx, scheduler: Uuid, until: Timestamp) -> Result<(), Erro
     let params = [("scheduler", scheduler.into()), ("until", until.0.into())];
     tx.execute(sql::statement(tx.backend(), text, &params)).await?;
     Ok(())
+}
+
+/// The runners that are there, and those that were heard since then and may come back.
+pub async fn present(tx: &Tx, since: Timestamp) -> Result<Vec<Present>, Error> {
+    let text = "SELECT id, labels, capabilities, version, drained FROM runner
+                WHERE session_id IS NOT NULL OR last_seen_at > :since ORDER BY id";
+    let rows = tx.query(sql::statement(tx.backend(), text, &[("since", since.0.into())])).await?;
+    rows.iter().map(|row| Ok(Present { traits: traits(row)?, drained: row.column("drained")? })).collect()
 }
 
 /// The runners that are alive, with what decides whether they may take a task.

@@ -44,7 +44,7 @@ pub struct TaskRow {
     pub reason: String,
     /// Why it was skipped.
     pub skip_cause: Option<SkipCause>,
-    /// Attempt, lease, deaths, refusals, not-before.
+    /// Attempt, lease, deaths, refusals, tries, not-before.
     pub counters: Counters,
     /// Higher goes first.
     pub priority: i32,
@@ -56,6 +56,8 @@ pub struct TaskRow {
     pub slot: Option<u32>,
     /// The session it was given out or adopted in.
     pub session_id: Option<Uuid>,
+    /// When it was reported that the present attempt takes long.
+    pub warned_at: Option<Timestamp>,
     /// How many attempts there were before somebody ran it again; they do not count against its retries.
     pub attempts_before: u32,
     /// Whether the end of the last attempt's processes is proven; also while there is none.
@@ -99,31 +101,6 @@ impl TaskRow {
     }
 }
 
-/// An attempt that another followed.
-#[derive(Debug, Clone)]
-pub struct AttemptRow {
-    /// Its task.
-    pub task_id: Uuid,
-    /// The lease it ended under.
-    pub lease: u64,
-    /// Its number.
-    pub number: u32,
-    /// The runner that had it.
-    pub runner_id: Option<String>,
-    /// How it ended.
-    pub reason: String,
-    /// Its exit code.
-    pub exit_code: Option<i32>,
-    /// The signal that ended it.
-    pub exit_signal: Option<i32>,
-    /// When it began to run.
-    pub started_at: Option<Timestamp>,
-    /// When it ended.
-    pub ended_at: Timestamp,
-    /// Whether the end of its processes is proven.
-    pub gone: bool,
-}
-
 /// A change to a task, with what was seen of it.
 #[derive(Debug, Clone)]
 pub struct Changed<'a> {
@@ -146,7 +123,7 @@ pub(super) const RANK: &str = "(queued_at - priority * CAST(60000000 AS bigint))
 pub(super) const COLUMNS: &str = "task.id, task.job_id, task.task_config_id, task.node, task.kind, task.group_id,
     task.shard_index, task.shard_count, task.shard_item, task.state, task.reason, task.skip_cause, task.attempt,
     task.lease, task.priority, task.class, task.not_before, task.runner_id, task.slot, task.session_id, task.deaths,
-    task.refusals, task.attempts_before, task.gone, task.end_grace, task.exit_code, task.exit_signal, task.output, task.stdout_bytes,
+    task.refusals, task.tried, task.warned_at, task.attempts_before, task.gone, task.end_grace, task.exit_code, task.exit_signal, task.output, task.stdout_bytes,
     task.stderr_bytes, task.parents_total, task.parents_succeeded, task.parents_failed, task.parents_skipped,
     task.shards_succeeded, task.shards_ended, task.created_at, task.queued_at, task.dispatched_at, task.started_at,
     task.ended_at, task.seq";
@@ -330,6 +307,14 @@ pub async fn lock_queued(
          ORDER BY {RANK}, id LIMIT :limit {{skip_locked}}"
     );
     read_all(&tx.query(sql::statement(tx.backend(), &text, &params)).await?)
+}
+
+/// Queued tasks of a class, with their jobs, without a lock.
+pub async fn queued_of_class(tx: &Tx, class: &str, limit: u32) -> Result<Vec<(Uuid, Uuid)>, Error> {
+    let text = "SELECT id, job_id FROM task WHERE state = 'QUEUED' AND class = :class LIMIT :limit";
+    let params = [("class", class.into()), ("limit", i64::from(limit).into())];
+    let rows = tx.query(sql::statement(tx.backend(), text, &params)).await?;
+    rows.iter().map(|row| Ok((row.column("id")?, row.column("job_id")?))).collect()
 }
 
 /// Tasks of a class that are queued since this time or longer: id and job. Nothing is locked.
@@ -565,45 +550,6 @@ pub async fn dispatch(tx: &Tx, tasks: &[&TaskRow]) -> Result<u64, Error> {
     tx.execute(input.statement(tx.backend(), text, &[])).await
 }
 
-/// Keeps attempts that others follow.
-pub async fn archive(tx: &Tx, attempts: &[AttemptRow]) -> Result<(), Error> {
-    if attempts.is_empty() {
-        return Ok(());
-    }
-    let mut input = Input::new([
-        uuid("task_id"),
-        bigint("lease"),
-        int("number"),
-        text("runner_id").nullable(),
-        text("reason"),
-        int("exit_code").nullable(),
-        int("exit_signal").nullable(),
-        bigint("started_at").nullable(),
-        bigint("ended_at"),
-        boolean("gone"),
-    ]);
-    for attempt in attempts {
-        input.push([
-            attempt.task_id.into(),
-            attempt.lease.cast_signed().into(),
-            attempt.number.cast_signed().into(),
-            attempt.runner_id.as_deref().into(),
-            attempt.reason.as_str().into(),
-            attempt.exit_code.into(),
-            attempt.exit_signal.into(),
-            attempt.started_at.map(|at| at.0).into(),
-            attempt.ended_at.0.into(),
-            attempt.gone.into(),
-        ]);
-    }
-    let text = "WITH {input} INSERT INTO task_attempt (task_id, lease, number, runner_id, reason, exit_code,
-                    exit_signal, started_at, ended_at, gone)
-                SELECT task_id, lease, number, runner_id, reason, exit_code, exit_signal, started_at, ended_at, gone
-                FROM input";
-    tx.execute(input.statement(tx.backend(), text, &[])).await?;
-    Ok(())
-}
-
 pub(super) fn ids(ids: &[Uuid]) -> Input<1> {
     let mut input = Input::new([uuid("id")]);
     for id in ids {
@@ -644,6 +590,7 @@ fn read(row: &QueryResult) -> Result<TaskRow, Error> {
             lease: row.column::<i64>("lease")?.cast_unsigned(),
             deaths: row.number("deaths")?,
             refusals: row.number("refusals")?,
+            tried: row.number("tried")?,
             not_before: Timestamp(row.column("not_before")?),
         },
         priority: row.column("priority")?,
@@ -651,6 +598,7 @@ fn read(row: &QueryResult) -> Result<TaskRow, Error> {
         runner_id: row.column::<Option<String>>("runner_id")?.filter(|id| !id.is_empty()),
         slot: row.maybe_number("slot")?,
         session_id: row.column("session_id")?,
+        warned_at: row.time("warned_at")?,
         attempts_before: row.number("attempts_before")?,
         gone: row.column("gone")?,
         end_grace: row.column("end_grace")?,

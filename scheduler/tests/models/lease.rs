@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use baton_scheduler::domain::{
     heartbeat::{self, Admission, Known, SlotStatus, Verdict},
-    task::{self, Ending, Event, Kind, TaskState},
+    task::{Ending, Event, Kind, TaskState},
     time::Timestamp,
     timing::Timing,
 };
@@ -14,7 +14,7 @@ use stateright::{Model, Property};
 
 use crate::{
     fails, holds,
-    runner::{attempts, counters, hello, known},
+    runner::{counters, decide, hello, known},
 };
 
 /// How long processes may take to end.
@@ -74,6 +74,8 @@ struct Leases {
     guards: Guards,
     /// Whether the first scheduler stops as planned, or is cut from its database.
     planned: bool,
+    /// Whether the task goes on while its runner is cut off, as `when_cut_off: continue` says.
+    goes_on: bool,
 }
 
 /// The process of the first attempt.
@@ -144,7 +146,7 @@ enum Step {
 
 impl Leases {
     fn deadline(&self, state: &State) -> u8 {
-        if self.guards.self_stop { state.renewed + state.hold + self_stop_after() } else { u8::MAX }
+        if self.guards.self_stop && !self.goes_on { state.renewed + state.hold + self_stop_after() } else { u8::MAX }
     }
 
     /// To which scheduler a frame that was sent at this time went; before a welcome nothing but the hello is sent.
@@ -154,7 +156,7 @@ impl Leases {
 
     fn decide(state: &mut State, ending: Ending) {
         let counters = counters(state.lease, 0);
-        if let Some(after) = task::decide(state.task, Kind::Task, counters, attempts(2), ending, Timestamp(0)) {
+        if let Some(after) = decide(state.task, counters, 2, ending) {
             (state.task, state.lease) = (after.state, after.counters.lease);
         }
     }
@@ -308,7 +310,8 @@ impl Model for Leases {
             }
             Step::Sweep => {
                 state.given_up = true;
-                Self::decide(&mut state, Ending::Lost { death: false });
+                let ending = if self.goes_on { Ending::LostUnproven } else { Ending::Lost { death: false } };
+                Self::decide(&mut state, ending);
             }
             Step::Pick => {
                 state.task = state.task.after(Kind::Task, Event::Picked)?;
@@ -330,7 +333,10 @@ impl Model for Leases {
         vec![
             Property::always(ONE_COPY, |_, state: &State| !state.second || state.process == Process::Gone),
             Property::always(FENCED, |_, state: &State| state.ended_by.is_none()),
-            Property::sometimes("a lost task runs again", |_, state: &State| state.second),
+            Property::sometimes("a lost task runs again, unless it may go on", |model: &Self, state: &State| {
+                let goes_on = state.task == TaskState::Failed && state.process == Process::Runs;
+                if model.goes_on { goes_on && !state.second } else { state.second }
+            }),
             Property::sometimes("a task survives the loss of its scheduler", |_, state: &State| {
                 !state.first_works && state.welcomed && state.now == END && state.process == Process::Runs
             }),
@@ -342,11 +348,11 @@ const ONE_COPY: &str = "two copies never run at once";
 const FENCED: &str = "a report under an old lease changes nothing";
 
 fn leases(guards: Guards) -> Leases {
-    Leases { guards, planned: false }
+    Leases { guards, planned: false, goes_on: false }
 }
 
 fn stops(guards: Guards) -> Leases {
-    Leases { guards, planned: true }
+    Leases { guards, planned: true, goes_on: false }
 }
 
 #[test]
@@ -357,6 +363,12 @@ fn a_task_never_runs_twice_at_once_whatever_is_lost_or_late() {
 #[test]
 fn a_task_never_runs_twice_at_once_around_a_planned_stop() {
     holds("lease, planned stop", stops(ALL));
+}
+
+#[test]
+fn a_task_that_goes_on_while_cut_off_is_never_joined_by_another() {
+    holds("lease, when_cut_off: continue", Leases { goes_on: true, ..leases(ALL) });
+    holds("lease, when_cut_off: continue, planned stop", Leases { goes_on: true, ..stops(ALL) });
 }
 
 #[test]

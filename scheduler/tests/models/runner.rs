@@ -3,8 +3,10 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use baton_scheduler::domain::{
+    definition::{OnFailure, Retry},
     heartbeat::{Hello, Known},
-    task::{Counters, RetryPolicy},
+    policy::Policy,
+    task::{self, Circumstances, Counters, Decision, Ending, Kind, TaskState},
     time::Timestamp,
 };
 
@@ -43,10 +45,14 @@ pub(crate) fn known(hello: &Hello, last_seen_at: Timestamp) -> Known {
 
 /// The counters of a task in its first attempt.
 pub(crate) fn counters(lease: u64, refusals: u32) -> Counters {
-    Counters { attempt: 1, lease, deaths: 0, refusals, not_before: Timestamp(0) }
+    Counters { attempt: 1, lease, deaths: 0, refusals, tried: 0, not_before: Timestamp(0) }
 }
 
-/// So many attempts, one at once after the other.
-pub(crate) fn attempts(max_attempts: u32) -> RetryPolicy {
-    RetryPolicy { max_attempts, delay: Duration::ZERO }
+/// What follows the end of a dispatch where there are so many attempts, one at once after the other: a model has no clock of
+/// its own and no chance.
+pub(crate) fn decide(state: TaskState, counters: Counters, max_attempts: u32, ending: Ending) -> Option<Decision> {
+    let retry = Retry::times(max_attempts, Duration::ZERO);
+    let policy = Policy { retry: Some(&retry), on_failure: OnFailure::Fail };
+    let at = Circumstances { now: Timestamp(0), exit_code: None, chance: 0.5, others_left: false, attempts_before: 0 };
+    task::decide(state, Kind::Task, counters, policy, ending, at)
 }

@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use baton_scheduler::domain::{
     heartbeat::{self, Admission, SlotStatus, Verdict},
-    task::{self, Event, Kind, TaskState},
+    task::{Event, Kind, TaskState},
     time::Timestamp,
 };
 use stateright::{Model, Property};
 
 use crate::{
     fails, holds,
-    runner::{attempts, counters, hello, known},
+    runner::{counters, decide, hello, known},
 };
 
 /// How often the runner dials, whichever process of it.
@@ -118,11 +118,10 @@ impl Dials {
             }
         }
         if held && self.0.settle && inventory != Some(state.lease) {
-            let ending = heartbeat::missing_from_hello(admission, state.task);
+            let ending = heartbeat::missing_from_hello(admission, state.task, true);
             let counters = counters(state.lease, state.refusals);
             // Whatever is lost is tried again, so that a second copy would be seen.
-            let policy = attempts(u32::MAX);
-            let after = task::decide(state.task, Kind::Task, counters, policy, ending, Timestamp(0))?;
+            let after = decide(state.task, counters, u32::MAX, ending)?;
             (state.task, state.lease, state.refusals) = (after.state, after.counters.lease, after.counters.refusals);
         }
         Some(())

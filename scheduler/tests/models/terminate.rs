@@ -7,15 +7,14 @@ use baton_scheduler::domain::{
     heartbeat::{
         self, Admission, Answer, EndReason, Held, Reading, SlotReport, SlotStatus, TaskRef, TaskResult, Verdict,
     },
-    task::{self, Ending, Event, Kind, TaskState},
-    time::Timestamp,
+    task::{Ending, Event, Kind, TaskState},
 };
 use stateright::{Model, Property};
 use uuid::Uuid;
 
 use crate::{
     fails, holds,
-    runner::{attempts, counters},
+    runner::{counters, decide},
 };
 
 /// How often the stream breaks.
@@ -154,7 +153,7 @@ impl State {
 
     fn end(&mut self, ending: Ending) {
         let counters = counters(self.lease, self.refusals);
-        let decision = task::decide(self.task, Kind::Task, counters, attempts(1), ending, Timestamp(0));
+        let decision = decide(self.task, counters, 1, ending);
         if let Some(after) = decision {
             (self.task, self.lease, self.refusals) = (after.state, after.counters.lease, after.counters.refusals);
         }
@@ -228,7 +227,7 @@ impl State {
         };
         let mut verdict = None;
         if self.task.holds_slot() && brought.is_none_or(|(lease, ..)| lease != self.lease) {
-            self.end(heartbeat::missing_from_hello(Admission::SameBoot, self.task));
+            self.end(heartbeat::missing_from_hello(Admission::SameBoot, self.task, true));
         }
         if let Some((lease, status, by_itself)) = brought {
             let told = match heartbeat::judge(Some((self.task, self.lease)), lease, status) {

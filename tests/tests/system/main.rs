@@ -11,6 +11,7 @@ mod dialling;
 mod disks;
 mod errors;
 mod examples;
+mod failures;
 mod graphs;
 mod grpcurl;
 mod http;

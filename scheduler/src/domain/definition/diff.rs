@@ -82,6 +82,7 @@ fn head(config: &JobConfig) -> Vec<Field> {
         labels,
         params,
         timeout,
+        warn_after,
         task_defaults,
         tasks: _,
         fail_fast,
@@ -97,6 +98,7 @@ fn head(config: &JobConfig) -> Vec<Field> {
     pairs(&mut fields, "labels", labels);
     pairs(&mut fields, "params", params);
     fields.extend(timeout.map(|timeout| field("timeout", span::format(timeout))));
+    fields.extend(warn_after.map(|after| field("warn_after", span::format(after))));
     let TaskDefaults {
         timeout,
         retry,
@@ -109,6 +111,8 @@ fn head(config: &JobConfig) -> Vec<Field> {
         queue_timeout,
         concurrency,
         priority,
+        when_cut_off,
+        warn_after,
     } = task_defaults;
     fields.extend(timeout.map(|timeout| field("task_defaults.timeout", span::format(timeout))));
     self::retry(&mut fields, "task_defaults.retry", retry.as_ref());
@@ -121,6 +125,8 @@ fn head(config: &JobConfig) -> Vec<Field> {
     fields.extend(queue_timeout.map(|timeout| field("task_defaults.queue_timeout", span::format(timeout))));
     self::concurrency(&mut fields, "task_defaults.concurrency", concurrency.as_ref());
     fields.extend(priority.map(|priority| field("task_defaults.priority", priority.to_string())));
+    fields.extend(when_cut_off.map(|choice| field("task_defaults.when_cut_off", choice.name().to_owned())));
+    fields.extend(warn_after.map(|after| field("task_defaults.warn_after", span::format(after))));
     if *fail_fast {
         fields.push(field("fail_fast", "true".to_owned()));
     }
@@ -207,6 +213,8 @@ fn fields(task: &TaskConfig) -> Vec<Field> {
         trigger_rule,
         when,
         on_failure,
+        when_cut_off,
+        warn_after,
         enabled,
         priority,
         placement,
@@ -246,6 +254,8 @@ fn fields(task: &TaskConfig) -> Vec<Field> {
     fields.extend(trigger_rule.map(|rule| field("trigger_rule", rule.name().to_owned())));
     text(&mut fields, "when", when);
     fields.extend(on_failure.map(|policy| field("on_failure", policy.name().to_owned())));
+    fields.extend(when_cut_off.map(|choice| field("when_cut_off", choice.name().to_owned())));
+    fields.extend(warn_after.map(|after| field("warn_after", span::format(after))));
     fields.extend(enabled.map(|enabled| field("enabled", enabled.to_string())));
     fields.extend(priority.map(|priority| field("priority", priority.to_string())));
     placement.fields(|name, value| fields.push((name.to_owned(), value)));
@@ -330,10 +340,8 @@ fn http(target: &Http) -> Vec<Field> {
 }
 
 fn retry(fields: &mut Vec<Field>, name: &str, retry: Option<&Retry>) {
-    if let Some(Retry { max_attempts, delay }) = retry {
-        fields.push((format!("{name}.max_attempts"), max_attempts.to_string()));
-        fields.push((format!("{name}.delay"), span::format(*delay)));
-    }
+    let set = retry.map(Retry::fields).unwrap_or_default();
+    fields.extend(set.into_iter().map(|(key, value)| (format!("{name}.{key}"), value)));
 }
 
 fn concurrency(fields: &mut Vec<Field>, name: &str, concurrency: Option<&Concurrency>) {

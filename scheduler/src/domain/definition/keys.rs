@@ -1,9 +1,9 @@
 //! The keys of a job file: one table, from which the file is read and its JSON Schema is made.
 
 use super::{
-    OnFailure, Overlap, Redirects, TriggerRule,
+    OnFailure, Overlap, Redirects, TriggerRule, WhenCutOff,
     http::{METHODS, RESPONSES},
-    limits::{AT_ONCE, ATTEMPTS, PERCENTS, PRIORITIES, QUEUE_LIMITS, SHARDS_MAX},
+    limits::{AT_ONCE, ATTEMPTS, EXIT_CODES, FACTORS, JITTER_RATIOS, PERCENTS, PRIORITIES, QUEUE_LIMITS, SHARDS_MAX},
 };
 use crate::domain::{
     callback::Event,
@@ -48,6 +48,10 @@ pub(super) enum Shape {
     Time,
     /// A whole number from the first to the last.
     Integer(i64, i64),
+    /// A number from the first to the last.
+    Number(f64, f64),
+    /// A list of whole numbers from the first to the last.
+    Integers(i32, i32),
     /// One of these words; the second list is of words that a later version will know.
     Word(&'static [&'static str], &'static [&'static str]),
     /// A list of these words.
@@ -140,7 +144,9 @@ const OPERATORS: &[&str] = &{
 
 const PRIORITY: Shape = Shape::Integer(*PRIORITIES.start() as i64, *PRIORITIES.end() as i64);
 
-const ON_FAILURE: Shape = Shape::Word(ON_FAILURES, &["transfer", "retry_then_transfer"]);
+const ON_FAILURE: Shape = Shape::Word(ON_FAILURES, &[]);
+
+const WHEN_CUT_OFF: Shape = Shape::Word(&[WhenCutOff::ALL[0].name(), WhenCutOff::ALL[1].name()], &[]);
 
 /// A job file's document.
 pub(super) const JOB_CONFIG: Object = Object {
@@ -160,6 +166,7 @@ pub(super) const JOB_CONFIG: Object = Object {
             Shape::Span,
             "How long a job may take from its start; unset means for ever. A job that passes it is terminated and FAILED.",
         ),
+        key("warn_after", Shape::Span, "After how long a job is reported, once, as taking long; unset means never."),
         key("task_defaults", Shape::Object(&TASK_DEFAULTS), "Values for every task that does not set them itself."),
         key("tasks", Shape::Objects(&TASK_CONFIG), "The nodes of the graph, 1 to 100,000."),
         key("fail_fast", Shape::Flag, "When a task with `on_failure: stop` fails, also terminate what is running."),
@@ -192,7 +199,7 @@ pub(super) const JOB_CONFIG: Object = Object {
         key("callbacks", Shape::Objects(&CALLBACK), "What is told to others about its jobs; at most 16."),
     ],
     choice: None,
-    later: &["enabled", "warn_after", "retention"],
+    later: &["enabled", "retention"],
 };
 
 /// An item of `schedules`.
@@ -266,13 +273,15 @@ pub(super) const TASK_DEFAULTS: Object = Object {
         key("env", Shape::Pairs, "Environment variables of every task; a task's own value for a name wins."),
         key("working_dir", Shape::Text, "Where a task runs, relative to the runner's --work-dir."),
         key("trigger_rule", Shape::Word(TRIGGER_RULES, &[]), "When a task may start, given how its parents ended."),
-        key("on_failure", ON_FAILURE, "What a failure of a task does to its job."),
+        key("on_failure", ON_FAILURE, "What a failure of a task does; fail when unset."),
+        key("when_cut_off", WHEN_CUT_OFF, "What a task does while its runner is cut off; stop when unset."),
+        key("warn_after", Shape::Span, "After how long an attempt is reported, once, as taking long."),
         key("queue_timeout", Shape::Span, "How long a task may wait for a runner; unset means for ever."),
         key("concurrency", Shape::Object(&CONCURRENCY), "What tasks share with tasks of any job config."),
         key("priority", PRIORITY, "Higher goes first among the tasks a runner could take; 0 by default."),
     ],
     choice: None,
-    later: &["callbacks", "when_cut_off", "warn_after", "max_log_bytes"],
+    later: &["callbacks", "max_log_bytes"],
 };
 
 /// An item of `tasks`.
@@ -313,7 +322,23 @@ pub(super) const TASK_CONFIG: Object = Object {
             Shape::Text,
             "A condition that must hold when the gate opens, or the task is SKIPPED; unset means true.",
         ),
-        key("on_failure", ON_FAILURE, "What a failure of this task does to its job; fail when unset."),
+        key(
+            "on_failure",
+            ON_FAILURE,
+            "What a failure of this task does: fail (when unset), stop the job, ignore it, transfer the task to each other \
+             runner once, or retry_then_transfer, which spends `retry` on each runner in turn.",
+        ),
+        key(
+            "when_cut_off",
+            WHEN_CUT_OFF,
+            "What it does while its runner is cut off from every scheduler: stop, when unset, so that another copy may \
+             start, or continue: then a runner that is lost fails the task, and nothing is tried again by itself.",
+        ),
+        key(
+            "warn_after",
+            Shape::Span,
+            "After how long an attempt is reported, once, as taking long; before its timeout.",
+        ),
         key("enabled", Shape::Flag, "False skips the task in every job; unset means true."),
         key(
             "priority",
@@ -334,7 +359,7 @@ pub(super) const TASK_CONFIG: Object = Object {
         key("callbacks", Shape::Objects(&CALLBACK), "What is told to others about this task; at most 16."),
     ],
     choice: Some((&["command", "shell", "http", "job"], false)),
-    later: &["container", "when_cut_off", "warn_after", "secrets", "artifacts"],
+    later: &["container", "secrets", "artifacts"],
 };
 
 /// `job`.
@@ -550,8 +575,24 @@ pub(super) const RETRY: Object = Object {
             Shape::Integer(*ATTEMPTS.start() as i64, *ATTEMPTS.end() as i64),
             "How many attempts in all, the first included.",
         ),
-        key("delay", Shape::Span, "How long to wait before the next attempt; 0 by default."),
+        key("delay", Shape::Span, "How long to wait before the second attempt; 0 by default."),
+        key(
+            "factor",
+            Shape::Number(*FACTORS.start(), *FACTORS.end()),
+            "Each further wait is so many times the one before; 1 by default.",
+        ),
+        key("max_delay", Shape::Span, "The longest wait, before chance is added; unset means no bound."),
+        key(
+            "jitter_ratio",
+            Shape::Number(*JITTER_RATIOS.start(), *JITTER_RATIOS.end()),
+            "How far chance makes a wait shorter or longer, as a share of it; 0 by default.",
+        ),
+        key(
+            "no_retry_exit_codes",
+            Shape::Integers(*EXIT_CODES.start(), *EXIT_CODES.end()),
+            "Exit codes after which no attempt follows, whatever is left.",
+        ),
     ],
     choice: None,
-    later: &["factor", "max_delay", "jitter_ratio", "no_retry_exit_codes"],
+    later: &[],
 };

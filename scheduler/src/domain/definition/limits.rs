@@ -23,6 +23,14 @@ pub const SHARDS_MAX: u32 = 100_000;
 pub const SHARDS_TOTAL_MAX: u64 = 1_000_000;
 /// Attempts of a task.
 pub const ATTEMPTS: RangeInclusive<u32> = 1..=100;
+/// By how much a wait for a retry may grow each time.
+pub const FACTORS: RangeInclusive<f64> = 1.0..=100.0;
+/// Shares of a wait by which chance may change it.
+pub const JITTER_RATIOS: RangeInclusive<f64> = 0.0..=1.0;
+/// Exit codes of failures.
+pub const EXIT_CODES: RangeInclusive<i32> = 1..=255;
+/// Exit codes that a policy names.
+pub const EXIT_CODES_MAX: usize = 255;
 /// Priorities.
 pub const PRIORITIES: RangeInclusive<i32> = -100..=100;
 /// Shares of a group that must finish.

@@ -12,6 +12,7 @@ use super::schedule::{Spec, overlap};
 mod calendars;
 pub mod callback;
 mod diff;
+mod failure;
 #[cfg(test)]
 mod fuzz;
 pub mod http;
@@ -30,6 +31,7 @@ pub use self::{
     calendars::{calendar, read_calendars},
     callback::Callback,
     diff::{Difference, diff},
+    failure::{OnFailure, Retry, WhenCutOff},
     http::{Http, Redirects},
     placement::{Concurrency, LabelExpression, Placement},
     problem::{Part, Path, Problem, Span, Step, closest, did_you_mean, render},
@@ -52,6 +54,8 @@ pub struct JobConfig {
     pub params: BTreeMap<String, String>,
     /// How long a job may take; `None` means for ever.
     pub timeout: Option<Duration>,
+    /// After how long a job is reported as taking long; `None` means never.
+    pub warn_after: Option<Duration>,
     /// Values for every task that does not set them itself.
     pub task_defaults: TaskDefaults,
     /// The nodes, in the order of the file.
@@ -110,6 +114,10 @@ pub struct TaskDefaults {
     pub concurrency: Option<Concurrency>,
     /// See [`TaskConfig::priority`].
     pub priority: Option<i32>,
+    /// See [`TaskConfig::when_cut_off`].
+    pub when_cut_off: Option<WhenCutOff>,
+    /// See [`TaskConfig::warn_after`].
+    pub warn_after: Option<Duration>,
 }
 
 /// One node of the graph.
@@ -138,8 +146,12 @@ pub struct TaskConfig {
     pub trigger_rule: Option<TriggerRule>,
     /// A condition for when the gate opens; empty means true.
     pub when: String,
-    /// What its failure does to the job; `None` means `fail`.
+    /// What its failure does; `None` means `fail`.
     pub on_failure: Option<OnFailure>,
+    /// What it does while its runner is cut off; `None` means `stop`.
+    pub when_cut_off: Option<WhenCutOff>,
+    /// After how long an attempt is reported as taking long; `None` means never.
+    pub warn_after: Option<Duration>,
     /// `Some(false)` skips it in every job.
     pub enabled: Option<bool>,
     /// Higher goes first, -100 to 100; `None` means 0.
@@ -238,16 +250,6 @@ impl Split {
     }
 }
 
-/// How a failed or lost attempt is tried again.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Retry {
-    /// Attempts in all, the first included.
-    pub max_attempts: u32,
-    /// How long to wait before the next one.
-    #[serde(default)]
-    pub delay: Duration,
-}
-
 /// When a task may start, given how its parents ended. The rules are those of the protocol's `TriggerRule`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -307,37 +309,6 @@ impl TriggerRule {
     /// Whether a task with this rule goes on when its job stops: it is there to clean up.
     pub fn outlives_stop(self) -> bool {
         matches!(self, Self::AllDone | Self::Always)
-    }
-}
-
-/// What a failure of a task does to its job.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum OnFailure {
-    /// The job will be failed; other branches go on.
-    Fail,
-    /// The job stops: what has not started will not.
-    Stop,
-    /// It counts as a success.
-    Ignore,
-}
-
-impl OnFailure {
-    /// Every policy, in the order of the protocol.
-    pub const ALL: [Self; 3] = [Self::Fail, Self::Stop, Self::Ignore];
-
-    /// The policy of this name.
-    pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|policy| policy.name() == name)
-    }
-
-    /// Its name in a job file.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Fail => "fail",
-            Self::Stop => "stop",
-            Self::Ignore => "ignore",
-        }
     }
 }
 
@@ -425,6 +396,8 @@ impl JobConfig {
                 task.queue_timeout = task.queue_timeout.or(defaults.queue_timeout);
                 task.concurrency = task.concurrency.or_else(|| defaults.concurrency.clone());
                 task.priority = task.priority.or(defaults.priority);
+                task.when_cut_off = task.when_cut_off.or(defaults.when_cut_off);
+                task.warn_after = task.warn_after.or(defaults.warn_after);
                 task
             })
             .collect()

@@ -23,6 +23,8 @@ pub(super) enum Value {
     Flag(bool),
     Span(Duration),
     Integer(i64),
+    Number(f64),
+    Integers(Vec<i32>),
     Time(DateTime<Utc>),
     Texts(Vec<String>),
     Pairs(BTreeMap<String, String>),
@@ -48,6 +50,8 @@ impl Fields {
     taker!(flag, Flag, bool);
     taker!(span, Span, Duration);
     taker!(integer, Integer, i64);
+    taker!(number, Number, f64);
+    taker!(integers, Integers, Vec<i32>);
     taker!(time, Time, DateTime<Utc>);
     taker!(texts, Texts, Vec<String>);
     taker!(pairs, Pairs, BTreeMap<String, String>);
@@ -196,7 +200,19 @@ fn read_key(key: &Key, node: &Rc<Node>, path: &Path, problems: &mut Vec<Problem>
             Body::Scalar { .. } | Body::List(_) => read_texts(node, &path.key(inner), problems).map(Value::Texts),
         },
         Shape::Pairs => read_pairs(node, path, problems).map(Value::Pairs),
-        Shape::Flag | Shape::Span | Shape::Time | Shape::Integer(..) | Shape::Word(..) => {
+        Shape::Integers(low, high) => {
+            let texts = read_texts(node, path, problems)?.into_iter().enumerate();
+            let mut read = |(place, text): (usize, String)| match text.parse() {
+                Ok(number) if (low..=high).contains(&number) => Some(number),
+                _ => {
+                    let message = format!("{text:?} is not a whole number from {low} to {high}");
+                    problems.push(Problem::new(path.index(place), message).at(node.span));
+                    None
+                }
+            };
+            Some(Value::Integers(texts.filter_map(&mut read).collect()))
+        }
+        Shape::Flag | Shape::Span | Shape::Time | Shape::Integer(..) | Shape::Number(..) | Shape::Word(..) => {
             let Some(text) = node.text() else {
                 wrong(problems, wanted(key.shape));
                 return None;
@@ -217,6 +233,7 @@ fn wanted(shape: Shape) -> &'static str {
         Shape::Span => "a span of time such as 90s",
         Shape::Time => "an instant such as 2026-12-01T09:00:00+08:00",
         Shape::Integer(..) => "a whole number",
+        Shape::Number(..) => "a number",
         _ => "a word",
     }
 }
@@ -236,6 +253,10 @@ fn read_scalar(shape: Shape, text: &str) -> Result<Value, (String, Option<String
         Shape::Integer(low, high) => match text.parse() {
             Ok(number) if (low..=high).contains(&number) => Ok(Value::Integer(number)),
             _ => Err((format!("{text:?} is not a whole number from {low} to {high}"), None)),
+        },
+        Shape::Number(low, high) => match text.parse() {
+            Ok(number) if (low..=high).contains(&number) => Ok(Value::Number(number)),
+            _ => Err((format!("{text:?} is not a number from {low} to {high}"), None)),
         },
         Shape::Word(words, later) if !words.contains(&text) => {
             if later.contains(&text) {

@@ -85,6 +85,10 @@ fn of_shape(shape: Shape) -> Value {
         }),
         Shape::Time => json!({"type": "string", "format": "date-time", "examples": ["2026-12-01T09:00:00+08:00"]}),
         Shape::Integer(low, high) => json!({"type": "integer", "minimum": low, "maximum": high}),
+        Shape::Number(low, high) => json!({"type": "number", "minimum": low, "maximum": high}),
+        Shape::Integers(low, high) => {
+            json!({"type": "array", "items": {"type": "integer", "minimum": low, "maximum": high}})
+        }
         Shape::Word(words, _) => json!({"type": "string", "enum": words}),
         Shape::Words(words) => json!({"type": "array", "items": {"type": "string", "enum": words}, "minItems": 1}),
         Shape::Texts => json!({"type": "array", "items": text()}),
@@ -114,7 +118,10 @@ mod tests {
         let task = &schema["$defs"]["TaskConfig"];
         assert_eq!(task["additionalProperties"], false);
         assert_eq!(task["properties"]["shards"]["$ref"], "#/$defs/Shards");
-        assert_eq!(task["properties"]["on_failure"]["enum"], serde_json::json!(["fail", "stop", "ignore"]));
+        assert_eq!(
+            task["properties"]["on_failure"]["enum"],
+            serde_json::json!(["fail", "stop", "ignore", "transfer", "retry_then_transfer"])
+        );
         assert_eq!(task["properties"]["priority"]["minimum"], -100);
     }
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::{
     Callback, Http, JobConfig, OnFailure, Overlap, Redirects, Retry, Schedule, Shards, Split, SubJob, Target,
-    TaskConfig, TaskDefaults, TriggerRule,
+    TaskConfig, TaskDefaults, TriggerRule, WhenCutOff,
     callback::{Action, Email, StartJob, Webhook},
     keys,
     limits::PROBLEMS_MAX,
@@ -120,6 +120,7 @@ fn job_config(mut fields: Fields) -> JobConfig {
         labels: fields.pairs("labels").unwrap_or_default(),
         params: fields.pairs("params").unwrap_or_default(),
         timeout: fields.span("timeout"),
+        warn_after: fields.span("warn_after"),
         task_defaults: fields.object("task_defaults").map(task_defaults).unwrap_or_default(),
         tasks: fields.objects("tasks").unwrap_or_default().into_iter().map(task_config).collect(),
         fail_fast: fields.flag("fail_fast").unwrap_or_default(),
@@ -170,7 +171,7 @@ fn task_defaults(mut fields: Fields) -> TaskDefaults {
     let (match_labels, placement) = placement::runner(fields.object("runner"));
     TaskDefaults {
         timeout: fields.span("timeout"),
-        retry: fields.object("retry").map(retry),
+        retry: fields.object("retry").map(Retry::read),
         match_labels,
         env: fields.pairs("env").unwrap_or_default(),
         working_dir: fields.text("working_dir").unwrap_or_default(),
@@ -180,6 +181,8 @@ fn task_defaults(mut fields: Fields) -> TaskDefaults {
         queue_timeout: fields.span("queue_timeout"),
         concurrency: fields.object("concurrency").map(placement::concurrency),
         priority: fields.integer("priority").and_then(|number| number.try_into().ok()),
+        when_cut_off: fields.text("when_cut_off").and_then(|name| WhenCutOff::named(&name)),
+        warn_after: fields.span("warn_after"),
     }
 }
 
@@ -198,10 +201,12 @@ fn task_config(mut fields: Fields) -> TaskConfig {
         shards: fields.object("shards").and_then(shards),
         timeout: fields.span("timeout"),
         match_labels,
-        retry: fields.object("retry").map(retry),
+        retry: fields.object("retry").map(Retry::read),
         trigger_rule: fields.text("trigger_rule").and_then(|name| TriggerRule::named(&name)),
         when: fields.text("when").unwrap_or_default(),
         on_failure: fields.text("on_failure").and_then(|name| OnFailure::named(&name)),
+        when_cut_off: fields.text("when_cut_off").and_then(|name| WhenCutOff::named(&name)),
+        warn_after: fields.span("warn_after"),
         enabled: fields.flag("enabled"),
         priority: fields.integer("priority").and_then(|number| number.try_into().ok()),
         placement,
@@ -272,11 +277,4 @@ fn shards(mut fields: Fields) -> Option<Shards> {
         max_parallel: fields.integer("max_parallel").map_or(0, number),
         min_success_percent: fields.integer("min_success_percent").map_or(100, number),
     })
-}
-
-fn retry(mut fields: Fields) -> Retry {
-    Retry {
-        max_attempts: fields.integer("max_attempts").map_or(0, |number| u32::try_from(number).unwrap_or(u32::MAX)),
-        delay: fields.span("delay").unwrap_or_default(),
-    }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Facts, Verdict, are, counted, placing, runners, some, spell, sub_job};
+use super::{Facts, NAMED_MAX, Verdict, are, counted, placing, runners, some, spell, sub_job};
 use crate::domain::{
     gate::{Gate, Outcome, closed_because, counts_as},
     job::JobState,
@@ -12,12 +12,13 @@ use crate::domain::{
 type Check = fn(&Facts<'_>) -> Verdict;
 
 /// Every check, in order.
-pub(super) const WAY: [(&str, Check); 22] = [
+pub(super) const WAY: [(&str, Check); 24] = [
     ("parents", parents),
     ("job", job),
     ("enabled", enabled),
     ("when", when),
     ("max_parallel", max_parallel),
+    ("attempts", attempts),
     ("retry delay", retry_delay),
     ("sub-job", sub_job::check),
     ("queue", queue),
@@ -26,6 +27,7 @@ pub(super) const WAY: [(&str, Check); 22] = [
     ("named runners", placing::named),
     ("excluded runners", placing::excluded),
     ("failed runners", placing::spent),
+    ("turn", placing::turn),
     ("version", placing::version),
     ("labels", runners::labels),
     ("expressions", placing::expressions),
@@ -158,12 +160,30 @@ fn max_parallel(facts: &Facts<'_>) -> Verdict {
     Verdict::holds(detail, because, fixes)
 }
 
+/// What became of the attempts before this one.
+fn attempts(facts: &Facts<'_>) -> Verdict {
+    if facts.task.kind == Kind::Group {
+        return Verdict::Foreign;
+    }
+    let earlier = facts.task.earlier;
+    if earlier.is_empty() {
+        return Verdict::not_asked("none before this one");
+    }
+    // The last few say most.
+    let left_out = earlier.len().saturating_sub(NAMED_MAX);
+    let mut told: Vec<String> = earlier.iter().skip(left_out).map(ToString::to_string).collect();
+    if left_out > 0 {
+        told.insert(0, format!("{left_out} more"));
+    }
+    Verdict::passed(told.join("; "))
+}
+
 fn retry_delay(facts: &Facts<'_>) -> Verdict {
     let task = &facts.task;
     match task.not_before.filter(|_| task.state == TaskState::Queued) {
         Some(at) if at > facts.now => {
             let left = spell(at.since(facts.now));
-            let next = format!("attempt {} of {}", task.attempt, task.max_attempts);
+            let next = task.numbered();
             let fixes = vec![
                 format!("nothing: {next} may start in {left}"),
                 format!("what the one before wrote: baton logs {}", facts.address()),
@@ -211,7 +231,7 @@ fn dispatch(facts: &Facts<'_>) -> Verdict {
         }
         _ if task.kind == Kind::Group || facts.sub_job().is_some() => Verdict::Foreign,
         _ if task.attempt == 0 => Verdict::not_asked("it was never given out"),
-        _ => Verdict::passed(format!("attempt {} of {} on {runner}", task.attempt, task.max_attempts)),
+        _ => Verdict::passed(format!("{} on {runner}", task.numbered())),
     }
 }
 
@@ -284,7 +304,7 @@ fn work(facts: &Facts<'_>) -> Verdict {
             fixes.push(format!("change tasks[{}] and apply, then baton run {}", facts.node, facts.job.name));
             let tries = match task.attempt {
                 0 | 1 => task.reason.to_owned(),
-                attempt => format!("{} (attempt {attempt} of {})", task.reason, task.max_attempts),
+                _ => format!("{} ({})", task.reason, task.numbered()),
             };
             Verdict::holds(tries.clone(), tries, fixes)
         }

@@ -149,7 +149,8 @@ pub fn explain_job(facts: &JobFacts<'_>) -> Explanation {
             let given = count(TaskState::holds_slot);
             let queued = count(|state| state == TaskState::Queued);
             let total = counted(facts.tasks_total as usize, "task");
-            format!("{name} is {state}{span}: {ended} of {total} ended, {given} with runners, {queued} queued")
+            let long = if facts.reason.is_empty() { String::new() } else { format!("; {}", facts.reason) };
+            format!("{name} is {state}{span}: {ended} of {total} ended, {given} with runners, {queued} queued{long}")
         }
         _ if facts.reason.is_empty() => format!("{name} is {state}"),
         _ => format!("{name} is {state}: {}", facts.reason),

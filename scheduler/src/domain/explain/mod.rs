@@ -14,7 +14,7 @@ mod summary;
 #[cfg(test)]
 mod tests;
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 pub use self::{
     job::{JobFacts, Waits, explain_job},
@@ -125,10 +125,12 @@ pub struct Subject<'a> {
     pub skip_cause: Option<SkipCause>,
     /// The present or last attempt; 0 before the first.
     pub attempt: u32,
-    /// How many it may have.
+    /// How many it may have; 0 when that depends on how many runners there are.
     pub max_attempts: u32,
     /// A retry is not started before this.
     pub not_before: Option<Timestamp>,
+    /// Those before the present one, oldest first.
+    pub earlier: &'a [Earlier],
     /// The runner it was last given to.
     pub runner: Option<&'a str>,
     /// Since when it is in its state, if that is known.
@@ -347,6 +349,36 @@ impl Verdict {
 
     fn holds(detail: impl Into<String>, because: impl Into<String>, fixes: Vec<String>) -> Self {
         Self::Holds(Hold { detail: detail.into(), because: because.into(), fixes })
+    }
+}
+
+/// An attempt that another followed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Earlier {
+    /// Its number.
+    pub number: u32,
+    /// The runner that had it; what stands for a job needs none.
+    pub runner: Option<String>,
+    /// What became of it.
+    pub reason: String,
+}
+
+impl fmt::Display for Earlier {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.runner {
+            Some(runner) => write!(to, "{} on {runner}: {}", self.number, self.reason),
+            None => write!(to, "{}: {}", self.number, self.reason),
+        }
+    }
+}
+
+impl Subject<'_> {
+    /// "attempt 2 of 3", or "attempt 2" when nobody can say how many there may be.
+    fn numbered(&self) -> String {
+        match self.max_attempts {
+            0 => format!("attempt {}", self.attempt),
+            most => format!("attempt {} of {most}", self.attempt),
+        }
     }
 }
 

@@ -59,6 +59,12 @@ pub(super) fn spent(facts: &Facts<'_>) -> Verdict {
     asked(facts, Ask::Spent, asks, &["start another runner"])
 }
 
+/// Whether the runner is there whose turn it is.
+pub(super) fn turn(facts: &Facts<'_>) -> Verdict {
+    let asks = |class: &Class| Some(format!("its retries stay on {}", class.stay.as_ref()?));
+    asked(facts, Ask::Stay, asks, &["nothing: if that runner stays away, it goes on to another by itself"])
+}
+
 /// Whether a runner is new enough.
 pub(super) fn version(facts: &Facts<'_>) -> Verdict {
     let asks = |class: &Class| Some(format!("at least version {}", class.min_version.as_ref()?));

@@ -29,7 +29,9 @@ pub(super) fn of(facts: &Facts<'_>, hold: Option<&Hold>) -> String {
                     }
                     _ => String::new(),
                 };
-                format!("{label} is {state}{span} on {runner}{timeout}")
+                let long =
+                    if facts.task.reason.is_empty() { String::new() } else { format!(", {}", facts.task.reason) };
+                format!("{label} is {state}{span} on {runner}{timeout}{long}")
             }
             _ => format!("{label} is {state}{span}"),
         },

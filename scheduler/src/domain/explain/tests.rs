@@ -37,6 +37,7 @@ fn facts(config: &TaskConfig, state: TaskState) -> Facts<'_> {
             skip_cause: None,
             attempt: 0,
             max_attempts: 1,
+            earlier: &[],
             not_before: None,
             runner: None,
             since: Some(before(192)),
@@ -360,6 +361,25 @@ fn a_job_leads_to_the_tasks_that_everything_waits_for() {
     assert_eq!(explanation.fixes, ["baton explain 7be0d21c/join"]);
 }
 
+#[test]
+fn a_task_that_was_transferred_says_whose_turn_it_is() {
+    let asks = |there: &[&str]| {
+        let mut facts = queued(&config(), &[]);
+        facts.runners = there.iter().map(|id| runner(id, &[])).collect();
+        let class = Class { stay: Some("b".to_owned()), ..Class::of("command").without("a") };
+        facts.queue.as_mut().expect("it is queued").class = class;
+        explain(&facts).checks.into_iter().find(|check| check.name == "turn").expect("it is asked")
+    };
+    let there = asks(&["a", "b"]);
+    assert_eq!(
+        (there.standing, there.detail.as_str()),
+        (Standing::Passed, "its retries stay on b: 1 of 1 runner suit")
+    );
+    let away = asks(&["a", "c"]);
+    assert_eq!(away.standing, Standing::Holds);
+    assert_eq!(away.detail, "its retries stay on b: none of 1 runner suits (c: its retries stay on b)");
+}
+
 /// One row a demand: what the class asks for beside labels, which check holds, how the sentence ends, the first help.
 #[test]
 fn what_a_task_asks_of_a_runner_beside_labels_is_told_too() {
@@ -478,4 +498,20 @@ fn a_job_that_waits_for_a_place_names_who_has_them() {
         "orders is CREATED for 1m00s: it waits until the jobs before it are over: 11111111"
     );
     assert_eq!(explanation.checks[1].standing, Standing::NotReached);
+}
+
+#[test]
+fn what_became_of_each_attempt_is_told_the_last_ones_first_of_all() {
+    let config = config();
+    let attempt =
+        |number| Earlier { number, runner: Some(format!("r{number}")), reason: format!("exit code {number}") };
+    let earlier: Vec<Earlier> = (1..=5).map(attempt).collect();
+    let mut facts = facts(&config, TaskState::Failed);
+    facts.task.earlier = &earlier;
+    facts.task.attempt = 6;
+    facts.task.max_attempts = 0;
+    facts.task.reason = "exit code 6; no runner is left to transfer to";
+    let check = explain(&facts).checks.into_iter().find(|check| check.name == "attempts").unwrap();
+    assert_eq!(check.detail, "2 more; 3 on r3: exit code 3; 4 on r4: exit code 4; 5 on r5: exit code 5");
+    assert!(explain(&facts).summary.ends_with("no runner is left to transfer to (attempt 6)"));
 }

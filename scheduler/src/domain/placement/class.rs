@@ -40,6 +40,9 @@ pub struct Class {
     /// The runners that this task may not use any more, because it failed there.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub spent: BTreeSet<String>,
+    /// The one runner that may take its next attempt: its turn is not over.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stay: Option<String>,
     /// How one of those that may take it is chosen.
     #[serde(skip_serializing_if = "is_default")]
     pub routing: Routing,
@@ -61,6 +64,8 @@ pub enum Ask {
     Excluded,
     /// Not to be one where the task failed already.
     Spent,
+    /// To be the one whose turn it is.
+    Stay,
     /// To be new enough.
     MinVersion,
     /// To have certain labels.
@@ -134,6 +139,7 @@ impl Class {
             Ask::Runners => "it is not among those named".to_owned(),
             Ask::Excluded => "it is excluded".to_owned(),
             Ask::Spent => "the task failed on it already".to_owned(),
+            Ask::Stay => format!("its retries stay on {}", self.stay.as_deref().unwrap_or_default()),
             Ask::MinVersion => match runner.version.parse::<Version>() {
                 Ok(version) => format!("it is of version {version}"),
                 Err(_) => format!("its version {:?} cannot be compared", runner.version),
@@ -177,6 +183,8 @@ impl Class {
             Some(Ask::Excluded)
         } else if self.spent.contains(id) {
             Some(Ask::Spent)
+        } else if self.stay.as_ref().is_some_and(|stay| stay != id) {
+            Some(Ask::Stay)
         } else if !self.min_version.as_ref().is_none_or(new_enough) {
             Some(Ask::MinVersion)
         } else if !self.selector.matches(&runner.labels) {
@@ -333,6 +341,7 @@ mod tests {
                 expressions: values.iter().map(|value| expression(value, Operator::In, &[value])).collect(),
                 min_version: version.map(|version| version.parse().unwrap()),
                 runners: names.clone(),
+                stay: names.first().cloned(),
                 spent: names,
                 routing: Routing::ALL[which],
                 limit: (which % 2 == 0).then(|| Limit::new("default", "key", 3)),

@@ -14,6 +14,7 @@ mod page;
 mod pin;
 mod rank;
 mod routing;
+mod turns;
 mod usage;
 mod version;
 
@@ -25,6 +26,7 @@ pub use self::{
     pin::pinned_in_vain,
     rank::{AGEING, AGEING_MICROS, rank},
     routing::{Draw, Routing, Seat},
+    turns::{Outlook, Present, anyone_left, outlook},
     usage::{Usage, Used},
     version::Version,
 };

@@ -39,7 +39,8 @@ impl Loop {
             // A timeout counts from the start of the task, not from the adoption.
             let elapsed = turn.since(item.started_at);
             let timeout = item.timeout.map(|timeout| timeout.saturating_sub(elapsed));
-            session.give(Given { slot, task, job_id, timeout }, 1, true, &self.timing, now);
+            let warn_after = item.warn_after.map(|after| after.saturating_sub(elapsed));
+            session.give(Given { slot, task, job_id, timeout, warn_after }, 1, true, &self.timing, now);
             if item.cancelled {
                 session.reset(ToEnd { slot, task, job_id, grace: None, told: true }, now);
             }

@@ -162,7 +162,7 @@ fn config(tasks: Vec<TaskConfig>) -> JobConfig {
 async fn an_alarm_is_raised_for_the_last_failed_attempt_alone() {
     for scene in Scene::on_each_database_with(&quick()).await {
         let receiver = Receiver::that_answers(&[Answer::Status(204)]).await;
-        let retry = Some(Retry { max_attempts: 3, delay: Duration::ZERO });
+        let retry = Some(Retry::times(3, Duration::ZERO));
         let events = [Event::Finished, Event::Failed];
         let work = TaskConfig { retry, callbacks: vec![receiver.hook(&events, false)], ..task("work", &[]) };
         let of_job = vec![receiver.hook(&[Event::Failed, Event::Finished, Event::Terminated], false)];

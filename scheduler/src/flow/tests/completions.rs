@@ -74,7 +74,7 @@ async fn a_token_completes_its_task_once_and_frees_the_slot_that_waits() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_completion_that_failed_is_a_failed_attempt_and_the_next_has_a_token_of_its_own() {
     for scene in Scene::on_each_database().await {
-        let retry = Some(Retry { max_attempts: 2, delay: Duration::ZERO });
+        let retry = Some(Retry::times(2, Duration::ZERO));
         scene.apply(vec![TaskConfig { retry, ..waits("a") }]).await;
         let mut runner = Puppet::dial(&scene, hello("r", "1", 1, 2)).await;
         let job = scene.run().await;

@@ -209,11 +209,8 @@ async fn a_task_that_waits_for_a_runner_for_too_long_fails_and_says_so() {
     for scene in Scene::on_each_database().await {
         let soon = Some(Duration::from_millis(50));
         let labels = BTreeMap::from([("pool".to_owned(), "none".to_owned())]);
-        let waits = TaskConfig {
-            match_labels: labels,
-            retry: Some(Retry { max_attempts: 3, delay: Duration::ZERO }),
-            ..task("waits", &[])
-        };
+        let waits =
+            TaskConfig { match_labels: labels, retry: Some(Retry::times(3, Duration::ZERO)), ..task("waits", &[]) };
         let taken = TaskConfig { queue_timeout: soon, ..task("taken", &[]) };
         scene.apply(vec![TaskConfig { queue_timeout: soon, ..waits }, taken, task("patient", &[])]).await;
         let mut runner = Puppet::dial(&scene, hello("r", "1", 1, 2)).await;

@@ -236,7 +236,13 @@ fn a_reset_that_is_asked_for_each_second_is_overdue_all_the_same() {
     session.hear(&frame(2, 1, Vec::new()), start);
     let task = TaskRef { task: Uuid::nil(), attempt: 1, lease: 1 };
     let (slot, job_id) = (0, Uuid::nil());
-    session.give(Given { slot, task, job_id, timeout: None }, session.next_seq(), false, &timing(), start);
+    session.give(
+        Given { slot, task, job_id, timeout: None, warn_after: None },
+        session.next_seq(),
+        false,
+        &timing(),
+        start,
+    );
     for second in 0..=11 {
         let now = start + Duration::from_secs(second);
         session.reset(ToEnd { slot, task, job_id, grace: None, told: false }, now);

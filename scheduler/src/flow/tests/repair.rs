@@ -366,7 +366,7 @@ async fn where_an_old_copy_may_live_a_rerun_is_refused_until_a_person_answers_fo
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_run_again_has_all_its_retries_again() {
     for scene in Scene::on_each_database().await {
-        let retry = Some(Retry { max_attempts: 2, delay: Duration::from_millis(1) });
+        let retry = Some(Retry::times(2, Duration::from_millis(1)));
         scene.apply(vec![TaskConfig { retry, ..task("a", &[]) }]).await;
         let mut runner = Puppet::dial(&scene, hello("r", "1", 1, 1)).await;
         let job = scene.run().await;

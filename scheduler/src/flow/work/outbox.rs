@@ -47,7 +47,6 @@ pub(super) struct Outbox {
 
 impl Work {
     /// Tells that a job in hand, or a task of it, runs for longer than its `warn_after`. To be called once for each.
-    #[allow(dead_code, reason = "who watches for it comes with warn_after")]
     pub(in crate::flow) fn slow(&mut self, job: Uuid, task: Option<Uuid>) {
         self.outbox.slow.push((job, task));
     }

@@ -31,6 +31,8 @@ pub struct Model {
     pub started_at: Option<i64>,
     pub ended_at: Option<i64>,
     pub deadline_at: Option<i64>,
+    pub warn_at: Option<i64>,
+    pub warned_at: Option<i64>,
     pub waiting: bool,
     pub held: bool,
     pub runner: Option<String>,

@@ -28,6 +28,8 @@ pub struct Model {
     pub session_id: Option<Uuid>,
     pub deaths: i32,
     pub refusals: i32,
+    pub tried: i32,
+    pub warned_at: Option<i64>,
     pub attempts_before: i32,
     pub gone: bool,
     pub end_grace: Option<i64>,

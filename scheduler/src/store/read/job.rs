@@ -8,6 +8,7 @@ use uuid::Uuid;
 use super::{Led, Page, has_labels, map, word};
 use crate::{
     domain::{
+        definition::span,
         job::JobState,
         origin::{Parent, Trigger},
         time::{Timestamp, micros},
@@ -175,6 +176,15 @@ impl TryFrom<job::Model> for Job {
     type Error = Error;
 
     fn try_from(row: job::Model) -> Result<Self, Error> {
+        // That it takes long is said as long as it goes on and nothing else is to be said.
+        let state = word("job", row.id, &row.state, JobState::from_word)?;
+        let warned = row.warned_at.and(row.warn_at).zip(row.started_at);
+        let reason = match warned.filter(|_| state == JobState::Running && row.reason.is_empty()) {
+            Some((warn_at, started_at)) => {
+                format!("runs longer than {}", span::format(Timestamp(warn_at).since(Timestamp(started_at))))
+            }
+            None => row.reason,
+        };
         let trigger = row.cause.as_deref().unwrap_or(&row.trigger_kind);
         let task = row.parent_task_id.zip(row.parent_attempt.map(i32::cast_unsigned));
         Ok(Self {
@@ -182,14 +192,14 @@ impl TryFrom<job::Model> for Job {
             led: Led::default(),
             parent: row.parent_job_id.map(|job| Parent { job, task }),
             labels: map("job", row.id, &row.labels)?,
-            state: word("job", row.id, &row.state, JobState::from_word)?,
+            state,
             params: map("job", row.id, &row.params)?,
             id: row.id,
             config_id: row.job_config_id,
             version: row.version.cast_unsigned(),
             namespace: row.namespace,
             name: row.name,
-            reason: row.reason,
+            reason,
             created_at: Timestamp(row.created_at),
             started_at: row.started_at.map(Timestamp),
             ended_at: row.ended_at.map(Timestamp),

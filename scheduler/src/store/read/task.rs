@@ -17,6 +17,7 @@ use crate::{
         definition::TaskConfig,
         gate::{Parents, SkipCause},
         placement::Class,
+        policy,
         task::{Kind, TaskState},
         time::Timestamp,
     },
@@ -64,7 +65,7 @@ pub struct Task {
     pub skip_cause: Option<SkipCause>,
     /// The present or last attempt.
     pub attempt: u32,
-    /// How many it may have.
+    /// How many it may have; 0 when that depends on how many runners there are.
     pub max_attempts: u32,
     /// The fencing token.
     pub lease: u64,
@@ -449,7 +450,7 @@ fn shown(row: task::Model, config: Option<&TaskConfig>, shard_states: BTreeMap<T
         shard_item: row.shard_item,
         reason: row.reason,
         attempt: row.attempt.cast_unsigned(),
-        max_attempts: config.and_then(|config| config.retry.as_ref()).map_or(1, |retry| retry.max_attempts)
+        max_attempts: config.map_or(1, |config| policy::of(config).attempts().unwrap_or_default())
             + row.attempts_before.cast_unsigned(),
         lease: row.lease.cast_unsigned(),
         runner_id: row.runner_id.filter(|id| !id.is_empty()),

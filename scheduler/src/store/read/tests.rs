@@ -76,6 +76,8 @@ async fn job_of(tx: &Tx, config: Uuid, name: &str, state: JobState, created_at: 
         started_at: None,
         ended_at: None,
         deadline_at: None,
+        warn_at: None,
+        warned_at: None,
         waiting: false,
         held: false,
         runner: None,

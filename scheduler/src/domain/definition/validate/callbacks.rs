@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{
     super::{
-        JobConfig,
+        JobConfig, Target,
         callback::{Action, Callback, Email, Secret, StartJob, Webhook},
         limits::{CALLBACKS_MAX, HEADER_MAX, HEADERS_MAX, RECIPIENTS_MAX, SUBJECT_MAX, URL_MAX},
         problem::{Part, Path, Problem, did_you_mean},
@@ -41,21 +41,24 @@ enum Of {
 /// Tells everything that is wrong with the callbacks of a definition.
 pub(super) fn check(config: &JobConfig, problems: &mut Vec<Problem>) {
     let root = Path::default();
-    list(config, &config.callbacks, Of::Job, &root.key("callbacks"), problems);
+    list(config, &config.callbacks, Of::Job, config.warn_after.is_some(), &root.key("callbacks"), problems);
     for (place, task) in config.tasks.iter().enumerate().filter(|(_, task)| !task.callbacks.is_empty()) {
         let path = root.key("tasks").index(place).key("callbacks");
-        list(config, &task.callbacks, Of::Task, &path, problems);
+        // What stands for a job is watched over by the definition of that job.
+        let runs = !matches!(task.target, Target::Job(_));
+        let watched = runs && task.warn_after.or(config.task_defaults.warn_after).is_some();
+        list(config, &task.callbacks, Of::Task, watched, &path, problems);
     }
 }
 
-fn list(config: &JobConfig, callbacks: &[Callback], of: Of, path: &Path, problems: &mut Vec<Problem>) {
+fn list(config: &JobConfig, callbacks: &[Callback], of: Of, watched: bool, path: &Path, problems: &mut Vec<Problem>) {
     if callbacks.len() > CALLBACKS_MAX {
         problems.push(Problem::new(path.clone(), format!("{} callbacks; at most {CALLBACKS_MAX}", callbacks.len())));
         return;
     }
     for (place, callback) in callbacks.iter().enumerate() {
         let path = path.index(place);
-        events(callback, of, &path, problems);
+        events(callback, of, watched, &path, problems);
         match &callback.action {
             Action::Http(webhook) => self::webhook(webhook, &path.key("http"), problems),
             Action::Email(email) => self::email(config, email, &path.key("email"), problems),
@@ -64,7 +67,8 @@ fn list(config: &JobConfig, callbacks: &[Callback], of: Of, path: &Path, problem
     }
 }
 
-fn events(callback: &Callback, of: Of, path: &Path, problems: &mut Vec<Problem>) {
+/// What it tells of can come about. `watched` says whether somebody looks how long it takes.
+fn events(callback: &Callback, of: Of, watched: bool, path: &Path, problems: &mut Vec<Problem>) {
     let here = path.key("events");
     if callback.events.is_empty() {
         let problem = Problem::new(here, "the callback tells of no event").about(Part::Missing);
@@ -72,13 +76,14 @@ fn events(callback: &Callback, of: Of, path: &Path, problems: &mut Vec<Problem>)
         return;
     }
     for (place, event) in callback.events.iter().enumerate() {
-        // It is told by warn_after: accepting it without that would be a lie.
-        if *event == Event::Slow {
-            problems.push(Problem::new(here.index(place), "\"slow\" is not supported by this version"));
-        }
         if of == Of::Task && !event.of_tasks() {
             let problem = Problem::new(here.index(place), format!("{:?} never happens to a task", event.name()));
             problems.push(problem.suggest("put it into the callbacks of the job config".to_owned()));
+        }
+        if *event == Event::Slow && !watched {
+            let problem = Problem::new(here.index(place), "without warn_after nothing is ever \"slow\"");
+            let key = if of == Of::Job { "the job config" } else { "the task" };
+            problems.push(problem.suggest(format!("set warn_after of {key}")));
         }
         if callback.events[..place].contains(event) {
             problems.push(Problem::new(here.index(place), format!("{:?} stands here twice", event.name())));
@@ -285,12 +290,14 @@ mod tests {
         let http = "http: {url: 'https://h/x'}";
         one("", &format!("{{events: [missed], {http}}}"), "tasks[0].callbacks[0].events[0]", "never happens to a task");
         one(&format!("{{events: [failed, failed], {http}}}"), "", "callbacks[0].events[1]", "twice");
-        one(
-            "",
-            &format!("{{events: [slow], {http}}}"),
-            "tasks[0].callbacks[0].events[0]",
-            "not supported by this version",
+        let slow = format!("{{events: [slow], {http}}}");
+        one(&slow, "", "callbacks[0].events[0]", "without warn_after nothing is ever \"slow\"");
+        one("", &slow, "tasks[0].callbacks[0].events[0]", "without warn_after nothing is ever \"slow\"");
+        let watched = format!(
+            "name: a\nwarn_after: 1h\ntask_defaults: {{warn_after: 1m}}\ncallbacks: [{slow}]\n\
+             tasks: [{{name: t, shell: x, callbacks: [{slow}]}}]\n"
         );
+        assert!(read(&watched, "default").is_ok());
         one(&format!("{{{http}}}"), "", "callbacks[0].events", "no event");
         one(&format!("{{events: [fialed], {http}}}"), "", "callbacks[0].events[0]", "\"fialed\" is unknown");
         one(&format!("{{events: [failed], blocking: true, {http}}}"), "", "callbacks[0].blocking", "cannot hold it");

@@ -4,6 +4,7 @@
 //! definition from a file knows where these stand.
 
 mod callbacks;
+mod failures;
 mod http;
 mod names;
 mod placement;
@@ -14,10 +15,10 @@ mod texts;
 
 pub(super) use self::names::check as check_name;
 use super::{
-    JobConfig, Retry, Shards, Split, Target, TaskConfig,
+    JobConfig, Shards, Split, Target, TaskConfig,
     limits::{
-        ATTEMPTS, EDGES_MAX, LABEL_MAX, LABELS_MAX, PATH_MAX, PERCENTS, PROBLEMS_MAX, SHARDS_MAX, SHARDS_TOTAL_MAX,
-        SPAN_MAX, TASKS_MAX,
+        EDGES_MAX, LABEL_MAX, LABELS_MAX, PATH_MAX, PERCENTS, PROBLEMS_MAX, SHARDS_MAX, SHARDS_TOTAL_MAX, SPAN_MAX,
+        TASKS_MAX,
     },
     problem::{Part, Path, Problem},
     span,
@@ -33,6 +34,7 @@ pub fn validate(config: &JobConfig) -> Vec<Problem> {
     labels(&config.labels, &root.key("labels"), &mut problems);
     sizes::params(&config.params, &root.key("params"), &mut problems);
     timeout(config.timeout, &root.key("timeout"), &mut problems);
+    failures::warning(config.warn_after, config.timeout, &root.key("warn_after"), &mut problems);
     defaults(config, &root.key("task_defaults"), &mut problems);
     schedules::check(config, &mut problems);
     sub_jobs::after(config, &mut problems);
@@ -54,6 +56,7 @@ pub fn validate(config: &JobConfig) -> Vec<Problem> {
             sub_jobs::task(config, task, &tasks.index(place), &mut problems);
         }
         shards_together(&config.tasks, &mut problems);
+        failures::policies(config, &mut problems);
         sizes::commands(config, &mut problems);
         placement::together(config, &config.resolved(), &mut problems);
         texts::check(config, graph.as_ref(), &mut problems);
@@ -65,7 +68,7 @@ pub fn validate(config: &JobConfig) -> Vec<Problem> {
 fn defaults(config: &JobConfig, path: &Path, problems: &mut Vec<Problem>) {
     let defaults = &config.task_defaults;
     timeout(defaults.timeout, &path.key("timeout"), problems);
-    retry(defaults.retry.as_ref(), &path.key("retry"), problems);
+    failures::retry(defaults.retry.as_ref(), &path.key("retry"), problems);
     let asked = placement::Asked {
         match_labels: &defaults.match_labels,
         placement: &defaults.placement,
@@ -74,6 +77,7 @@ fn defaults(config: &JobConfig, path: &Path, problems: &mut Vec<Problem>) {
         priority: defaults.priority,
     };
     asked.check(path, problems);
+    failures::warning(defaults.warn_after, defaults.timeout, &path.key("warn_after"), problems);
     sizes::env(&defaults.env, &path.key("env"), problems);
     working_dir(&defaults.working_dir, &path.key("working_dir"), problems);
 }
@@ -87,7 +91,7 @@ fn task(task: &TaskConfig, config: &JobConfig, path: &Path, problems: &mut Vec<P
         self::shards(shards, &path.key("shards"), problems);
     }
     timeout(task.timeout, &path.key("timeout"), problems);
-    retry(task.retry.as_ref(), &path.key("retry"), problems);
+    failures::retry(task.retry.as_ref(), &path.key("retry"), problems);
     let asked = placement::Asked {
         match_labels: &task.match_labels,
         placement: &task.placement,
@@ -153,17 +157,6 @@ fn shards_together(tasks: &[TaskConfig], problems: &mut Vec<Problem>) {
             let message = format!("with this task the job has more than {SHARDS_TOTAL_MAX} shards in all");
             problems.push(Problem::new(path, message));
         }
-    }
-}
-
-fn retry(retry: Option<&Retry>, path: &Path, problems: &mut Vec<Problem>) {
-    let Some(retry) = retry else { return };
-    if !ATTEMPTS.contains(&retry.max_attempts) {
-        let message = format!("max_attempts must be set, from {} to {}", ATTEMPTS.start(), ATTEMPTS.end());
-        problems.push(Problem::new(path.key("max_attempts"), message));
-    }
-    if retry.delay > SPAN_MAX {
-        problems.push(Problem::new(path.key("delay"), span::too_long()));
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use super::{
     super::{
-        JobConfig, Shards, Split, Target, TaskConfig,
+        JobConfig, OnFailure, Shards, Split, Target, TaskConfig,
         limits::AFTER_JOBS_MAX,
         placement::Placement,
         problem::{Part, Path, Problem},
@@ -35,6 +35,10 @@ pub(super) fn task(config: &JobConfig, task: &TaskConfig, path: &Path, problems:
     foreign("priority", task.priority.is_some(), "set it on the tasks of the job");
     foreign("concurrency", task.concurrency.is_some(), "set it on the tasks of the job");
     foreign("queue_timeout", task.queue_timeout.is_some(), "it waits in no queue: set timeout");
+    foreign("when_cut_off", task.when_cut_off.is_some(), "set it on the tasks of the job");
+    foreign("warn_after", task.warn_after.is_some(), "set it in the definition of the job");
+    let transfers = task.on_failure.is_some_and(OnFailure::transfers);
+    foreign("on_failure", transfers, "write on_failure: fail, with retry for another child job");
     if matches!(&task.shards, Some(Shards { split: Split::OnePerRunner, .. })) {
         let message = format!("task {:?} stands for a job and runs on no runner", task.name);
         let problem = Problem::new(path.key("shards").key("one_per_runner"), message);

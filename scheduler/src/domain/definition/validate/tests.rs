@@ -72,7 +72,7 @@ tasks:
     assert_eq!(config.tasks[4].target, Target::Shell("echo {{ this is no template }}\n".to_owned()));
     assert_eq!(config.tasks[5].shards.as_ref().map(|shards| &shards.split), Some(&Split::OnePerRunner));
     let resolved = config.resolved();
-    assert_eq!(resolved[5].retry, Some(Retry { max_attempts: 3, delay: std::time::Duration::from_secs(30) }));
+    assert_eq!(resolved[5].retry, Some(super::super::Retry::times(3, std::time::Duration::from_secs(30))));
     assert_eq!(validate(&config), []);
 }
 
@@ -111,7 +111,6 @@ tasks:
             "8:13 task \"join\" needs \"extract-order\", which does not exist | did you mean \"extract-orders\"?",
             "8:28 task \"join\" needs itself",
             "10:19 trigger_rule: \"all_sucess\" is unknown | did you mean \"all_success\"?",
-            "11:17 on_failure: \"transfer\" is not supported by this version",
             "12:5 only one of command, shell, http, job can be set",
             "12:12 unknown key \"url\" | did you mean \"urls\"?",
             "13:15 priority: \"101\" is not a whole number from -100 to 100",
@@ -445,6 +444,59 @@ tasks: [{name: t, shell: x}]
         assert!(found, "{place} {words}: {told:#?}");
     }
     assert_eq!(told.len(), expected.len(), "{told:#?}");
+}
+
+#[test]
+fn what_is_said_of_failures_is_within_bounds_and_can_come_about() {
+    let source = "\
+name: j
+warn_after: 2h
+timeout: 1h
+tasks:
+  - name: a
+    shell: x
+    retry: {max_attempts: 101, delay: 5m, factor: 0.5, max_delay: 1m, jitter_ratio: 2, no_retry_exit_codes: [0, x, 64]}
+  - name: b
+    shell: x
+    retry: {max_attempts: 2}
+    on_failure: transfer
+  - name: c
+    shell: x
+    shards: {one_per_runner: true}
+    on_failure: retry_then_transfer
+  - name: d
+    shell: x
+    timeout: 10s
+    warn_after: 10s
+    when_cut_off: go_on
+";
+    let problems: Vec<String> = problems(source);
+    let starts = [
+        "2 the timeout of 1h comes first: the warning would never be seen",
+        "7 max_attempts: \"101\" is not a whole number from 1 to 100",
+        "7 factor: \"0.5\" is not a number from 1 to 100",
+        "7 max_delay is shorter than delay",
+        "7 jitter_ratio: \"2\" is not a number from 0 to 1",
+        "7 \"0\" is not a whole number from 1 to 255",
+        "7 \"x\" is not a whole number from 1 to 255",
+        "10 `retry` is not looked at with `on_failure: transfer`",
+        "15 a shard of one_per_runner belongs to its runner",
+        "19 the timeout of 10s comes first",
+        "20 when_cut_off: \"go_on\" is unknown",
+    ];
+    assert_eq!(problems.len(), starts.len(), "{problems:#?}");
+    for (problem, start) in problems.iter().zip(starts) {
+        let (place, message) = problem.split_once(' ').expect("a place and a message");
+        let (line, _) = place.split_once(':').expect("a line and a column");
+        assert!(format!("{line} {message}").starts_with(start), "{problem:?} does not start with {start:?}");
+    }
+}
+
+#[test]
+fn defaults_of_retry_do_not_forbid_a_task_to_transfer() {
+    let source = "name: j\ntask_defaults: {retry: {max_attempts: 3}, when_cut_off: continue}\n\
+                  tasks: [{name: a, shell: x, on_failure: transfer}]\n";
+    assert_eq!(problems(source), Vec::<String>::new());
 }
 
 #[test]
