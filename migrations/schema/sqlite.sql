@@ -1,4 +1,9 @@
 -- The present schema, written by a test: run it with BATON_WRITE_DOCS=1.
+CREATE TABLE after_counted (
+    source_job_id blob NOT NULL,
+    job_config_id blob NOT NULL REFERENCES job_config (id) ON DELETE CASCADE,
+    PRIMARY KEY (source_job_id, job_config_id)
+    );
 CREATE TABLE after_end (
     job_config_id blob NOT NULL REFERENCES job_config (id) ON DELETE CASCADE,
     name text NOT NULL,
@@ -248,6 +253,12 @@ CREATE TABLE request (
     body_hash blob NOT NULL,
     response text NOT NULL,
     created_at bigint NOT NULL,
+CREATE TABLE removed_job (
+    id blob NOT NULL PRIMARY KEY,
+    removed_at bigint NOT NULL
+    );
+CREATE INDEX removed_job_at ON removed_job (removed_at, id);
+CREATE INDEX removed_job_tail ON removed_job (lower(substr(hex(id), -4)));
     PRIMARY KEY (principal, method, request_id)
     );
 CREATE INDEX request_age ON request (created_at);

@@ -2,10 +2,12 @@
 
 mod placement;
 
+use std::time::Duration;
+
 use baton::v1::{
     Attempt, GetJobRequest, GetRequest, GetRunnerRequest, GetTaskRequest, HttpTarget, Job, JobConfig,
-    ListSchedulesRequest, ListTasksRequest, Retry, Runner, StoredJobConfig, StoredSchedule, Task, TaskConfig, TaskKind,
-    TaskState, task_config::Target,
+    ListSchedulesRequest, ListTasksRequest, Retention, Retry, Runner, StoredJobConfig, StoredSchedule, Task,
+    TaskConfig, TaskKind, TaskState, task_config::Target,
 };
 use chrono::{DateTime, Utc};
 use clap::Subcommand;
@@ -124,7 +126,27 @@ async fn config(context: &Context, name: String, version: Option<u32>, source: b
     output.lines(&schedule_lines(output, &schedules, now))
 }
 
-fn config_lines(output: Output, stored: &StoredJobConfig, config: &JobConfig, now: DateTime<Utc>) -> Vec<Line> {
+/// How long ended jobs are kept, in a few words.
+fn retention(kept: &Retention) -> String {
+    let span = |span, always: &str| match proto_span(span) {
+        Some(Duration::ZERO) => Some(always.to_owned()),
+        span => span.map(time::span),
+    };
+    let mut words = Vec::new();
+    words.extend(span(kept.age, "for ever").map(|age| format!("jobs {age}")));
+    if kept.count > 0 {
+        words.push(format!("at most {} jobs", kept.count));
+    }
+    words.extend(span(kept.logs, "as long as the job").map(|logs| format!("logs {logs}")));
+    words.join(", ")
+}
+
+fn config_lines(
+    output: Output,
+    stored: &StoredJobConfig,
+    config: &JobConfig,
+    now: DateTime<Utc>,
+) -> Vec<Line> {
     let version = if stored.version == stored.latest_version {
         format!("v{}", stored.version)
     } else {
@@ -139,6 +161,9 @@ fn config_lines(output: Output, stored: &StoredJobConfig, config: &JobConfig, no
     facts.pairs("params", &config.params);
     if let Some(timeout) = proto_span(config.timeout) {
         facts.add("timeout", time::span(timeout));
+    }
+    if let Some(kept) = &config.retention {
+        facts.add("retention", retention(kept));
     }
     if let Some(after) = proto_span(config.warn_after) {
         facts.add("warn after", time::span(after));

@@ -16,6 +16,7 @@ mod policies;
 mod races;
 mod repair;
 mod schedules;
+mod retention;
 mod sub_jobs;
 mod switches;
 

@@ -25,7 +25,7 @@ use crate::{
 
 /// What a receiver was sent.
 #[derive(Debug, Clone)]
-struct Message {
+pub(super) struct Message {
     head: String,
     body: Value,
 }
@@ -38,7 +38,7 @@ impl Message {
 }
 
 /// A web server: it answers as it is told, the last answer for ever.
-struct Receiver {
+pub(super) struct Receiver {
     url: String,
     messages: Arc<Mutex<Vec<Message>>>,
     arrived: Arc<Notify>,
@@ -46,7 +46,7 @@ struct Receiver {
 
 /// How a receiver answers.
 #[derive(Debug, Clone)]
-enum Answer {
+pub(super) enum Answer {
     Status(u16),
     /// When the test says so.
     Later(Arc<Notify>),
@@ -54,7 +54,7 @@ enum Answer {
 }
 
 impl Receiver {
-    async fn that_answers(answers: &[Answer]) -> Self {
+    pub(super) async fn that_answers(answers: &[Answer]) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/hook", listener.local_addr().unwrap());
         let (messages, arrived) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Notify::new()));
@@ -85,7 +85,7 @@ impl Receiver {
     }
 
     /// Waits until so many messages came.
-    async fn messages(&self, count: usize) -> Vec<Message> {
+    pub(super) async fn messages(&self, count: usize) -> Vec<Message> {
         tokio::time::timeout(PATIENCE, async {
             loop {
                 let messages = self.messages.lock().unwrap().clone();
@@ -99,7 +99,7 @@ impl Receiver {
         .expect("the receiver is told")
     }
 
-    fn hook(&self, events: &[Event], blocking: bool) -> Callback {
+    pub(super) fn hook(&self, events: &[Event], blocking: bool) -> Callback {
         let webhook = Webhook { url: self.url.clone(), ..Webhook::default() };
         Callback { events: events.to_vec(), action: Action::Http(webhook), blocking }
     }
@@ -122,7 +122,7 @@ async fn read(stream: &mut TcpStream) -> Option<Message> {
     }
 }
 
-fn quick() -> courier::Settings {
+pub(super) fn quick() -> courier::Settings {
     courier::Settings {
         allow: vec![Network::parse("127.0.0.0/8").unwrap()],
         backoff: Backoff { base: Duration::from_millis(20), tries: 3 },
