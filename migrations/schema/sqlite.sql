@@ -214,6 +214,13 @@ CREATE TABLE job_config (
     deleted_at bigint
     , disabled_at bigint, disabled_until bigint, disabled_reason text NOT NULL DEFAULT '', max_active_jobs integer, retain_age bigint, retain_count integer, retain_logs bigint);
 CREATE UNIQUE INDEX job_config_name ON job_config (namespace, name) WHERE deleted_at IS NULL;
+CREATE TABLE job_config_start (
+    job_config_id blob NOT NULL REFERENCES job_config (id) ON DELETE CASCADE,
+    namespace text NOT NULL,
+    name text NOT NULL,
+    PRIMARY KEY (job_config_id, name)
+    );
+CREATE INDEX job_config_started ON job_config_start (namespace, name);
 CREATE TABLE job_config_use (
     job_config_id blob NOT NULL REFERENCES job_config (id) ON DELETE CASCADE,
     -- TASK: a `job` task. AFTER: `after_jobs`.
@@ -246,6 +253,12 @@ CREATE TABLE meta (
     key text NOT NULL PRIMARY KEY,
     value text NOT NULL
     );
+CREATE TABLE removed_job (
+    id blob NOT NULL PRIMARY KEY,
+    removed_at bigint NOT NULL
+    );
+CREATE INDEX removed_job_at ON removed_job (removed_at, id);
+CREATE INDEX removed_job_tail ON removed_job (lower(substr(hex(id), -4)));
 CREATE TABLE request (
     principal text NOT NULL,
     method text NOT NULL,
@@ -253,12 +266,6 @@ CREATE TABLE request (
     body_hash blob NOT NULL,
     response text NOT NULL,
     created_at bigint NOT NULL,
-CREATE TABLE removed_job (
-    id blob NOT NULL PRIMARY KEY,
-    removed_at bigint NOT NULL
-    );
-CREATE INDEX removed_job_at ON removed_job (removed_at, id);
-CREATE INDEX removed_job_tail ON removed_job (lower(substr(hex(id), -4)));
     PRIMARY KEY (principal, method, request_id)
     );
 CREATE INDEX request_age ON request (created_at);

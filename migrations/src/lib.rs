@@ -22,6 +22,7 @@ mod m0012_repair;
 mod m0013_boots;
 mod m0014_backfills;
 mod m0015_removed;
+mod m0016_starts;
 mod m0101_logs;
 
 /// The changes of the main database, in order.
@@ -47,6 +48,7 @@ impl MigratorTrait for Migrator {
             Box::new(m0013_boots::Migration),
             Box::new(m0014_backfills::Migration),
             Box::new(m0015_removed::Migration),
+            Box::new(m0016_starts::Migration),
         ]
     }
 }
