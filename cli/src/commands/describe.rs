@@ -5,7 +5,7 @@ mod placement;
 use std::time::Duration;
 
 use baton::v1::{
-    Attempt, GetJobRequest, GetRequest, GetRunnerRequest, GetTaskRequest, HttpTarget, Job, JobConfig,
+    AfterJob, Attempt, GetJobRequest, GetRequest, GetRunnerRequest, GetTaskRequest, HttpTarget, Job, JobConfig,
     ListSchedulesRequest, ListTasksRequest, Retention, Retry, Runner, StoredJobConfig, StoredSchedule, Task,
     TaskConfig, TaskKind, TaskState, task_config::Target,
 };
@@ -102,7 +102,7 @@ async fn config(context: &Context, name: String, version: Option<u32>, source: b
     if output.is_data() {
         return output.data(&response);
     }
-    let stored = response.job_config.unwrap_or_default();
+    let stored = response.job_config.clone().unwrap_or_default();
     if source {
         if stored.source.is_empty() {
             let next = format!("see it with `baton get config {name} -o yaml`");
@@ -112,7 +112,7 @@ async fn config(context: &Context, name: String, version: Option<u32>, source: b
     }
     let config = stored.config.clone().unwrap_or_default();
     let now = Utc::now();
-    output.lines(&config_lines(output, &stored, &config, now))?;
+    output.lines(&config_lines(output, &stored, &config, &response.round, now))?;
     if config.schedules.is_empty() || stored.version != stored.latest_version {
         return Ok(());
     }
@@ -141,10 +141,25 @@ fn retention(kept: &Retention) -> String {
     words.join(", ")
 }
 
+/// Whom the round waits for that makes the next job, and who has finished in it.
+fn round(after: &[AfterJob]) -> String {
+    let (waits, finished): (Vec<_>, Vec<_>) = after.iter().partition(|one| one.job_id.is_empty());
+    let names: Vec<&str> = waits.iter().map(|one| one.name.as_str()).collect();
+    let finished: Vec<String> =
+        finished.iter().map(|one| format!("{} finished ({})", one.name, short_id(&one.job_id))).collect();
+    match (finished.is_empty(), names.is_empty()) {
+        (true, true) => String::new(),
+        (true, false) => format!("waits for {}", names.join(", ")),
+        (false, true) => finished.join(", "),
+        (false, false) => format!("waits for {}; {}", names.join(", "), finished.join(", ")),
+    }
+}
+
 fn config_lines(
     output: Output,
     stored: &StoredJobConfig,
     config: &JobConfig,
+    after: &[AfterJob],
     now: DateTime<Utc>,
 ) -> Vec<Line> {
     let version = if stored.version == stored.latest_version {
@@ -169,6 +184,7 @@ fn config_lines(
         facts.add("warn after", time::span(after));
     }
     facts.add("comes after", config.after_jobs.join(", "));
+    facts.add("next round", round(after));
     if config.max_active_jobs > 0 {
         facts.add("at once", format!("{} jobs at most", config.max_active_jobs));
     }
