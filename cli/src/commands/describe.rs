@@ -134,8 +134,10 @@ fn retention(kept: &Retention) -> String {
     };
     let mut words = Vec::new();
     words.extend(span(kept.age, "for ever").map(|age| format!("jobs {age}")));
-    if kept.count > 0 {
-        words.push(format!("at most {} jobs", kept.count));
+    match kept.count {
+        0 => {}
+        1 => words.push("at most 1 job".to_owned()),
+        count => words.push(format!("at most {count} jobs")),
     }
     words.extend(span(kept.logs, "as long as the job").map(|logs| format!("logs {logs}")));
     words.join(", ")

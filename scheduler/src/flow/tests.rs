@@ -10,13 +10,14 @@ mod firing;
 mod graphs;
 mod limits;
 mod locks;
+mod nested;
 mod parked;
 mod placement;
 mod policies;
 mod races;
 mod repair;
-mod schedules;
 mod retention;
+mod schedules;
 mod sub_jobs;
 mod switches;
 
