@@ -14,8 +14,11 @@ use tokio::{
 /// How long anything may take before a workload gives up.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(5);
 
+/// The id of the runner that is started with a cluster, or embedded beside it.
+pub(crate) const RUNNER: &str = "bench";
+
 /// The beat that Baton has unless it is told otherwise.
-const BEAT: Duration = Duration::from_secs(10);
+pub(crate) const BEAT: Duration = Duration::from_secs(10);
 
 /// How often what sends no event is looked at: seldom enough to cost nothing, within a hundredth of what it times.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
@@ -36,7 +39,7 @@ pub(crate) fn world(backend: Backend) -> World {
 /// A scheduler with its default times, and a runner with so many slots (none: no runner).
 pub(crate) async fn start(backend: Backend, slots: u32) -> Cluster {
     let world = world(backend);
-    let world = if slots == 0 { world } else { world.runner(RunnerSpec::named("bench").slots(slots)) };
+    let world = if slots == 0 { world } else { world.runner(RunnerSpec::named(RUNNER).slots(slots)) };
     world.start().await
 }
 

@@ -7,6 +7,7 @@ pub mod audit;
 pub mod backfill;
 pub mod calendar;
 pub mod callback;
+mod carrier;
 pub mod completion;
 pub mod concurrency;
 pub mod config;
@@ -54,7 +55,7 @@ use sea_orm::{
 
 pub(crate) use self::open::without_password;
 use self::reader::Reader;
-pub use self::{error::Error, open::Settings, wake::Wakes};
+pub use self::{carrier::Carrier, error::Error, open::Settings, wake::Wakes};
 
 /// The database of a scheduler, open. Clones share it.
 #[derive(Debug, Clone)]
@@ -79,6 +80,9 @@ pub struct Store {
     /// How far a test has set the clock of the database.
     #[cfg_attr(not(test), allow(dead_code, reason = "tests alone set the clock"))]
     pub(crate) clock_set: ClockSet,
+    /// Where a test cuts a turn off.
+    #[cfg(test)]
+    pub(crate) fuse: Arc<testing::Fuse>,
 }
 
 /// Microseconds that a test has set the clock of the database by; nothing outside of tests.
@@ -103,12 +107,17 @@ impl Store {
         self.backend == DbBackend::Postgres
     }
 
+    /// Where work best runs that asks this database one question after the other.
+    pub fn carrier(&self) -> Carrier {
+        Carrier::of(self.backend)
+    }
+
     /// Begins a transaction that writes. On SQLite it has the write lock from its first moment: one that begins to
     /// read and then wants to write would be refused when another wrote in between.
     pub async fn begin(&self) -> Result<Tx, Error> {
         let tx = Tx::begin(&self.writer, self.backend).await?;
         #[cfg(test)]
-        let tx = Tx { clock_set: self.clock_set.clone(), ..tx };
+        let tx = Tx { clock_set: self.clock_set.clone(), fuse: self.fuse.clone(), ..tx };
         Ok(tx)
     }
 
@@ -166,6 +175,12 @@ pub struct Tx {
     /// How far a test has set the clock of the database.
     #[cfg(test)]
     clock_set: Arc<std::sync::atomic::AtomicI64>,
+    /// Where a test cuts it off.
+    #[cfg(test)]
+    fuse: Arc<testing::Fuse>,
+    /// How many statements it has run.
+    #[cfg(test)]
+    statements: std::sync::atomic::AtomicUsize,
 }
 
 impl Tx {
@@ -179,6 +194,10 @@ impl Tx {
             backend,
             #[cfg(test)]
             clock_set: Arc::default(),
+            #[cfg(test)]
+            fuse: Arc::default(),
+            #[cfg(test)]
+            statements: std::sync::atomic::AtomicUsize::new(0),
         })
     }
 
@@ -207,16 +226,25 @@ impl Tx {
 
     /// Runs a statement and says how many rows it changed.
     pub(crate) async fn execute(&self, statement: Statement) -> Result<u64, Error> {
+        #[cfg(test)]
+        self.fuse.burn(testing::CutOff::Before(self.statements.fetch_add(1, Ordering::Relaxed)))?;
         Ok(self.inner.execute_raw(statement).await?.rows_affected())
     }
 
     /// Runs a statement and gives the rows it returns.
     pub(crate) async fn query(&self, statement: Statement) -> Result<Vec<QueryResult>, Error> {
+        #[cfg(test)]
+        self.fuse.burn(testing::CutOff::Before(self.statements.fetch_add(1, Ordering::Relaxed)))?;
         Ok(self.inner.query_all_raw(statement).await?)
     }
 
     /// Makes everything it did true at once.
     pub async fn commit(self) -> Result<(), Error> {
-        Ok(self.inner.commit().await?)
+        #[cfg(test)]
+        self.fuse.burn(testing::CutOff::BeforeCommit)?;
+        self.inner.commit().await?;
+        #[cfg(test)]
+        self.fuse.burn(testing::CutOff::AfterCommit)?;
+        Ok(())
     }
 }

@@ -26,6 +26,7 @@ mod repair;
 mod restarts;
 mod retention;
 mod rules;
+mod schedule_faults;
 mod schedulers;
 mod schedules;
 mod servers;
