@@ -118,7 +118,7 @@ impl Scene {
         }
     }
 
-    async fn set(&self, text: &str, job: Uuid) {
+    async fn alter_job(&self, text: &str, job: Uuid) {
         let tx = self.world.store.begin().await.unwrap();
         assert!(tx.execute(store::sql::statement(tx.backend(), text, &[("job", job.into())])).await.unwrap() > 0);
         tx.commit().await.unwrap();
@@ -224,7 +224,7 @@ async fn what_may_still_live_is_kept_and_output_may_go_before_its_job() {
     for scene in Scene::on_each_database().await {
         let newest = scene.finished().await;
         let old = scene.copies(newest, 3, DAY * 31).await;
-        scene.set("UPDATE task SET gone = false WHERE job_id = :job", old[1]).await;
+        scene.alter_job("UPDATE task SET gone = false WHERE job_id = :job", old[1]).await;
         scene.keep(scene.now().await, Policy::default()).await;
         assert_eq!(scene.count("job").await, 2);
         assert!(scene.world.store.job(old[1]).await.unwrap().is_some());
