@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use baton_tests::{
-    RunnerSpec, World, job, one_task,
+    Backend, PATIENCE, RunnerSpec, World, eventually, job, one_task,
     proxy::Proxy,
     stories,
     v1::{JobState, RunnerState, TaskState},
@@ -161,4 +161,24 @@ stories! {
         cluster.done(&next).await.finished();
         assert!(doubted().is_none_or(|count| count == ["0"]));
     }
+}
+
+/// E07: nobody is there who could run it.
+#[tokio::test]
+async fn fires_that_find_no_runner_pile_nothing_up() {
+    if !Backend::Postgres.is_available() {
+        return;
+    }
+    let cluster = World::on(Backend::Postgres).start().await;
+    let config = json!({
+        "name": "tick",
+        "schedules": [{"name": "tick", "cron": "* * * * * *"}],
+        "tasks": [{"name": "work", "command": ["true"]}],
+    });
+    cluster.ask().apply(&config.to_string()).await.expect("it is applied");
+    let sql = |text: &str| cluster.sql(text).expect("it is PostgreSQL");
+    let missed = || sql("SELECT coalesce(sum(count), 0) FROM fire")[0].parse::<u32>().expect("a number");
+    eventually("fires find the job before them", PATIENCE, || std::future::ready((missed() >= 3).then_some(()))).await;
+    assert_eq!(sql("SELECT state FROM task"), ["QUEUED"], "one job waits for a runner");
+    assert_eq!(sql("SELECT count(*) FROM fire"), ["1"], "all that made no job are one row");
 }

@@ -1,6 +1,8 @@
 //! What the earlier attempts of a task say of runners: which one its next attempt stays on, and which ones it has given
 //! up. It is part of what the task asks of a runner, and so lives in its row and survives a restart.
 
+use std::collections::BTreeSet;
+
 use super::class::{CLASS_BYTES_MAX, Class, Traits};
 
 /// Bytes that are left free for the runner whose turn it is.
@@ -38,7 +40,7 @@ impl Class {
     /// Forgets what earlier attempts said of runners: each may have its turn again.
     #[must_use]
     pub fn anew(self) -> Self {
-        Self { stay: None, spent: Default::default(), ..self }
+        Self { stay: None, spent: BTreeSet::new(), ..self }
     }
 
     /// Whether an attempt before said something of runners.
