@@ -28,6 +28,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut config = tonic_prost_build::Config::new();
     // Frames are boxed once instead of carrying their largest variant around.
     config.enable_type_names().boxed(".baton.v1.SlotCommand.run").boxed(".baton.v1.SlotReport.result");
-    tonic_prost_build::configure().build_transport(false).bytes(".").compile_fds_with_config(descriptors, config)?;
+    tonic_prost_build::configure()
+        .build_transport(false)
+        .codec_path("crate::codec::Codec")
+        .bytes(".")
+        .compile_fds_with_config(descriptors, config)?;
     Ok(())
 }

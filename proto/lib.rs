@@ -6,6 +6,7 @@ pub mod v1 {
     tonic::include_proto!("baton.v1");
 }
 
+pub mod codec;
 pub mod json;
 
 /// The encoded `google.protobuf.FileDescriptorSet` of every file of the protocol, for reflection.

@@ -4,7 +4,7 @@ use std::{fmt::Write as _, time::Instant};
 
 use anyhow::Context as _;
 use baton_tests::{Backend, Cluster};
-use sea_orm::{ConnectOptions, ConnectionTrait as _, Database, DatabaseConnection, TransactionTrait as _};
+use sea_orm::{ConnectOptions, ConnectionTrait as _, Database, DatabaseConnection, Statement, TransactionTrait as _};
 
 use crate::{
     figure::percentile,
@@ -55,6 +55,28 @@ impl Bare {
         bare.run("CREATE INDEX bench_task_nth ON bench_task (nth)").await?;
         bare.run("CREATE INDEX bench_task_queue ON bench_task (nth) WHERE state = 'QUEUED'").await?;
         Ok(bare)
+    }
+
+    /// The database of a cluster itself, as it is. On SQLite its scheduler must have ended.
+    pub(crate) async fn of_cluster(cluster: &Cluster) -> anyhow::Result<Self> {
+        let backend = if cluster.database_server().is_some() { Backend::Postgres } else { Backend::Sqlite };
+        let mut options = ConnectOptions::new(cluster.database_url().to_owned());
+        options.max_connections(1).sqlx_logging(false);
+        let connection = Database::connect(options).await.context("the database of the cluster opens")?;
+        Ok(Self { connection, backend })
+    }
+
+    /// The columns of a table.
+    pub(crate) async fn columns(&self, table: &str) -> anyhow::Result<Vec<String>> {
+        let text = match self.backend {
+            Backend::Postgres => format!(
+                "SELECT CAST(column_name AS text) AS name FROM information_schema.columns
+                 WHERE table_schema = current_schema() AND table_name = '{table}'"
+            ),
+            Backend::Sqlite => format!("SELECT name FROM pragma_table_info('{table}')"),
+        };
+        let rows = self.connection.query_all_raw(Statement::from_string(self.connection.get_database_backend(), text));
+        rows.await?.iter().map(|row| Ok(row.try_get("", "name")?)).collect()
     }
 
     /// One row, durably, in milliseconds: the median.
@@ -124,7 +146,8 @@ impl Bare {
         self.run(&text).await
     }
 
-    async fn run(&self, text: &str) -> anyhow::Result<()> {
+    /// Runs a statement.
+    pub(crate) async fn run(&self, text: &str) -> anyhow::Result<()> {
         self.connection.execute_unprepared(text).await.with_context(|| text.to_owned())?;
         Ok(())
     }

@@ -2,6 +2,8 @@
 //! machine. Each workload prints one line of JSON; a table comes at the end.
 
 mod bare;
+mod bare_streams;
+mod cost;
 mod figure;
 mod floor;
 mod parts;
@@ -17,6 +19,11 @@ use crate::settings::{Args, Settings};
 
 #[tokio::main]
 async fn main() -> ExitCode {
+    if let Some(address) = bare_streams::wanted() {
+        let outcome = bare_streams::serve(address).await;
+        eprintln!("error: {outcome:?}");
+        return ExitCode::FAILURE;
+    }
     let settings = Settings::of(&Args::parse());
     println!("{}", machine());
     let mut figures = Vec::new();

@@ -14,6 +14,9 @@ use tokio::{
 /// How long anything may take before a workload gives up.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(5);
 
+/// The id of the runner that is started with a cluster, or embedded beside it.
+pub(crate) const RUNNER: &str = "bench";
+
 /// The beat that Baton has unless it is told otherwise.
 const BEAT: Duration = Duration::from_secs(10);
 
@@ -36,7 +39,7 @@ pub(crate) fn world(backend: Backend) -> World {
 /// A scheduler with its default times, and a runner with so many slots (none: no runner).
 pub(crate) async fn start(backend: Backend, slots: u32) -> Cluster {
     let world = world(backend);
-    let world = if slots == 0 { world } else { world.runner(RunnerSpec::named("bench").slots(slots)) };
+    let world = if slots == 0 { world } else { world.runner(RunnerSpec::named(RUNNER).slots(slots)) };
     world.start().await
 }
 

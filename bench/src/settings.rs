@@ -23,6 +23,9 @@ pub(crate) struct Args {
     /// How many times each workload runs
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     runs: u32,
+    /// How many tasks that are over p9 has in the database; 20 million take 30 GB
+    #[arg(long, value_name = "N", default_value_t = 20_000_000, value_parser = clap::value_parser!(u64).range(1_000..))]
+    rows: u64,
 }
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
@@ -38,13 +41,14 @@ pub(crate) struct Settings {
     pub(crate) backends: Vec<Backend>,
     pub(crate) smoke: bool,
     pub(crate) runs: usize,
+    pub(crate) rows: usize,
 }
 
 impl Settings {
     pub(crate) fn of(args: &Args) -> Self {
         let workloads = match (args.core, args.workloads.as_slice()) {
             (true, _) => Workload::CORE.to_vec(),
-            (false, []) => Workload::ALL.to_vec(),
+            (false, []) => Workload::ALL.iter().copied().filter(|workload| args.smoke || !workload.is_vast()).collect(),
             (false, named) => named.to_vec(),
         };
         baton_tests::durable();
@@ -54,7 +58,7 @@ impl Settings {
             None => [Backend::Sqlite, Backend::Postgres].into_iter().filter(|backend| backend.is_available()).collect(),
         };
         let runs = if args.smoke { 1 } else { args.runs as usize };
-        Self { workloads, backends, smoke: args.smoke, runs }
+        Self { workloads, backends, smoke: args.smoke, runs, rows: args.rows as usize }
     }
 
     /// How much of something: this, or little in a smoke run.

@@ -73,7 +73,8 @@ impl Stamps {
     }
 }
 
-fn parse(line: &str) -> Option<Stamp> {
+/// A line as a child leaves it.
+pub(crate) fn parse(line: &str) -> Option<Stamp> {
     let mut words = line.split(' ');
     let (name, first, last) = (words.next()?, words.next()?, words.next()?);
     Some(Stamp { name: name.to_owned(), first: first.parse().ok()?, last: last.parse().ok()? })

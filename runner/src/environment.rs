@@ -89,7 +89,11 @@ pub(crate) fn working_dir(work_dir: &Path, relative: &str) -> Result<PathBuf, St
             }
         }
     }
-    let dir = if relative.is_empty() { work_dir.to_owned() } else { work_dir.join(relative) };
+    if relative.is_empty() {
+        // It was there when the runner started. Should it be gone, the spawn fails, and says so.
+        return Ok(work_dir.to_owned());
+    }
+    let dir = work_dir.join(relative);
     if dir.is_dir() {
         return Ok(dir);
     }

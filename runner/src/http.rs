@@ -69,6 +69,7 @@ impl Requests {
                 let _ = events.send(Input::Started { slot, task, pid: None, start_time });
                 let (exit, output, note) = self.see_through(task, &spec, stdout, stderr, stop_at).await;
                 let (stdout_bytes, stderr_bytes) = files.sizes();
+                drop(files);
                 self.logs.ended(task);
                 End {
                     exit,

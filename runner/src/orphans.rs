@@ -8,15 +8,20 @@ use std::{
     collections::HashSet,
     io,
     sync::{Arc, LazyLock, Mutex, PoisonError},
+    time::Duration,
 };
 
 use rustix::process::{Pid, WaitOptions, getpid, set_child_subreaper, waitpid};
 use tokio::{
     signal::unix::{SignalKind, signal},
     sync::Notify,
+    time::sleep,
 };
 
 use crate::tree;
+
+/// The pause between two looks at the dead: hundreds that die in a second are one look's work.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 /// The pids that this process spawned and has not reaped. One list for the process, as the kernel has one.
 static SPAWNED: LazyLock<Mutex<HashSet<i32>>> = LazyLock::new(Mutex::default);
@@ -65,6 +70,7 @@ pub(crate) async fn reap() -> io::Result<()> {
             }
         }
         REAPED.notify_waiters();
+        sleep(LOOK_AGAIN).await;
         if deaths.recv().await.is_none() {
             return Ok(());
         }

@@ -14,7 +14,7 @@ use std::{
     io,
     os::unix::process::CommandExt as _,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::Command,
     sync::Arc,
     time::{Duration, SystemTime},
 };
@@ -63,6 +63,8 @@ pub(crate) struct Processes {
     pub(crate) grace: Duration,
     pub(crate) logs: logs::Handle,
     pub(crate) watchdog: Watchdog,
+    /// `/dev/null`, which every task reads.
+    pub(crate) nothing: File,
     /// Spawning holds a thread until the child executes, so a burst must not take them all.
     pub(crate) spawning: Semaphore,
 }
@@ -137,10 +139,13 @@ impl Processes {
             let env = environment(task, spec, &places, &self.pass_env);
             let mut command = target_command(spec, &dir, env.get(OsStr::new("PATH")).map(|path| &**path), &script)?;
             command.env_clear().envs(env).current_dir(&dir).process_group(0);
-            command.stdin(Stdio::null()).stdout(stdout).stderr(stderr);
-            command.spawn().map_err(|error| start_error(&error, &command))
+            // Opened once and for all tasks: a duplicate costs less than `Stdio::null` does.
+            let nothing =
+                self.nothing.try_clone().map_err(|error| format!("cannot give it an empty input: {error}"))?;
+            command.stdin(nothing).stdout(stdout).stderr(stderr);
+            command.spawn().map_err(|error| start_error(&error, &command, &dir))
         });
-        let script = script.exists().then_some(script);
+        let script = (matches!(spec.target, Target::Shell(_)) && script.exists()).then_some(script);
         let child = match spawned {
             Ok(child) => child,
             Err(reason) => {
@@ -235,6 +240,8 @@ impl Processes {
         orphans::release(pid);
         self.watchdog.gone(slot);
         let (stdout_bytes, stderr_bytes) = outputs.sizes();
+        // They serve another attempt only once nobody here holds on to them.
+        drop(outputs);
         self.logs.ended(task);
         let (mut exit, output) = match (status, self.read_output(task)) {
             (Ok(Some(status)), output) => match (status.exit_status(), status.terminating_signal()) {
@@ -378,8 +385,11 @@ fn target_command(spec: &RunSpec, dir: &Path, path: Option<&OsStr>, script: &Pat
     }
 }
 
-fn start_error(error: &io::Error, command: &Command) -> String {
+fn start_error(error: &io::Error, command: &Command, dir: &Path) -> String {
     let program = command.get_program().to_string_lossy();
+    if error.kind() == io::ErrorKind::NotFound && !dir.is_dir() {
+        return format!("the runner's work directory {} is gone; make it again", dir.display());
+    }
     match error.kind() {
         io::ErrorKind::ArgumentListTooLong => {
             "its arguments and environment are longer than this system allows (a single value may have 128 KiB)".into()

@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
+    fs::File,
     io,
     path::PathBuf,
     sync::Arc,
@@ -209,6 +210,7 @@ impl Runner {
                 grace: config.grace,
                 logs: log_handle.clone(),
                 watchdog: watchdog.clone(),
+                nothing: File::open("/dev/null").map_err(io("open /dev/null"))?,
                 spawning: Semaphore::new(cores() * SPAWNING_PER_CORE),
             });
             Executor::Own { processes, requests: Arc::new(requests) }

@@ -20,10 +20,12 @@
 //! of its writing fails its checksum and counts as none.
 
 use std::{
+    collections::HashMap,
     fs::{self, File, OpenOptions},
     io::{self, Read as _, Write as _},
     os::unix::fs::{DirBuilderExt as _, FileExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -49,6 +51,9 @@ const LOCK_WAIT: Duration = Duration::from_secs(3);
 
 /// How often it is asked for.
 const LOCK_LOOK: Duration = Duration::from_millis(20);
+
+/// How many records stay open. A runner may have more slots than a process may have files.
+const RECORDS_OPEN_MAX: usize = 128;
 
 const MAGIC: &str = "baton1";
 
@@ -103,6 +108,8 @@ pub(crate) struct State {
     boot_number: u64,
     machine: String,
     tmps: Tmps,
+    /// The records of slots that were used, open, as far as there is room.
+    records: Mutex<HashMap<u32, Arc<File>>>,
     /// Locked as long as it is open.
     _lock: File,
 }
@@ -128,8 +135,15 @@ impl State {
             warn!(%error, "the starts of this runner cannot be counted; a late word of an older one may be taken for new");
             0
         });
-        let state =
-            Self { dir, install_id, boot_number, machine: tree::machine_boot(), tmps: Tmps::default(), _lock: lock };
+        let state = Self {
+            dir,
+            install_id,
+            boot_number,
+            machine: tree::machine_boot(),
+            tmps: Tmps::default(),
+            records: Mutex::default(),
+            _lock: lock,
+        };
         let leftovers = state.recover().map_err(failed("reading what an earlier boot left"))?;
         Ok((state, leftovers))
     }
@@ -179,12 +193,22 @@ impl State {
 
     /// Forgets what a slot held.
     pub(crate) fn forget(&self, slot: u32) -> io::Result<()> {
-        match OpenOptions::new().write(true).open(self.slot(slot)) {
-            // The room stays, for the next record.
-            Ok(file) => file.write_all_at(b"none  \n", 0),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            Err(error) => Err(error),
+        // The room stays, for the next record.
+        self.record(slot)?.write_all_at(b"none  \n", 0)
+    }
+
+    /// The file of a slot's record, made if there is none.
+    fn record(&self, slot: u32) -> io::Result<Arc<File>> {
+        if let Some(file) = self.records.lock().unwrap_or_else(PoisonError::into_inner).get(&slot) {
+            return Ok(file.clone());
         }
+        let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(self.slot(slot))?;
+        let file = Arc::new(file);
+        let mut records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
+        if records.len() < RECORDS_OPEN_MAX {
+            records.insert(slot, file.clone());
+        }
+        Ok(file)
     }
 
     fn slot(&self, slot: u32) -> PathBuf {
@@ -198,8 +222,7 @@ impl State {
         let mut bytes = format!("{MAGIC} {} {} {sum:016x}\n", json.len(), output.len()).into_bytes();
         bytes.extend_from_slice(&json);
         bytes.extend_from_slice(output);
-        let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(self.slot(slot))?;
-        file.write_all_at(&bytes, 0)
+        self.record(slot)?.write_all_at(&bytes, 0)
     }
 
     fn recover(&self) -> io::Result<Leftovers> {

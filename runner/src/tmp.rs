@@ -4,10 +4,13 @@
 //! first instruction. So one that is still empty, ours and as it was made gets the name of the next attempt.
 
 use std::{
-    fs, io,
+    collections::HashMap,
+    fs::{self, Metadata},
+    io,
     os::unix::fs::{DirBuilderExt as _, MetadataExt as _},
     path::{Path, PathBuf},
-    sync::{Mutex, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::{Duration, SystemTime},
 };
 
 /// How many directories are kept at most.
@@ -16,18 +19,38 @@ const SPARES_MAX: usize = 64;
 /// Who may do what with one: its task everything, others nothing.
 const MODE: u32 = 0o700;
 
-/// Directories that attempts left empty.
+/// Whatever is put into a directory changes its time, but file systems count time in steps of up to this. One that was changed
+/// longer than this before it was looked at, and still has that time, is as it was.
+const STEP: Duration = Duration::from_millis(50);
+
+/// Directories of attempts: those that run, and those that others left empty.
 #[derive(Debug, Default)]
-pub(crate) struct Tmps(Mutex<Vec<PathBuf>>);
+pub(crate) struct Tmps(Mutex<Dirs>);
+
+#[derive(Debug, Default)]
+struct Dirs {
+    given: HashMap<PathBuf, Seen>,
+    spare: Vec<(PathBuf, Seen)>,
+}
+
+/// A directory as it was when it was known to be empty.
+#[derive(Debug, Clone, Copy)]
+struct Seen {
+    inode: u64,
+    changed: SystemTime,
+    at: SystemTime,
+}
 
 impl Tmps {
     /// Makes an empty directory of this name.
     pub(crate) fn make(&self, dir: &Path) -> io::Result<()> {
-        let spare = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        // Looked at again: what hides from us may have written into it since.
-        if let Some(spare) = spare.filter(|spare| is_untouched(spare))
+        let spare = self.lock().spare.pop();
+        if let Some((spare, seen)) = spare
+            // Looked at again: what hides from us may have written into it since.
+            && let Some(seen) = untouched(&spare, Some(seen))
             && fs::rename(spare, dir).is_ok()
         {
+            self.lock().given.insert(dir.to_owned(), seen);
             return Ok(());
         }
         fs::DirBuilder::new().mode(MODE).create(dir)
@@ -35,24 +58,38 @@ impl Tmps {
 
     /// Keeps a directory for another attempt, if it is fit for that; otherwise it is to be removed.
     pub(crate) fn keep(&self, dir: &Path) -> bool {
-        if !is_untouched(dir) {
-            return false;
-        }
-        let mut spares = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let seen = self.lock().given.remove(dir);
+        let Some(seen) = untouched(dir, seen) else { return false };
+        let spares = &mut self.lock().spare;
         let room = spares.len() < SPARES_MAX;
         if room {
-            spares.push(dir.to_owned());
+            spares.push((dir.to_owned(), seen));
         }
         room
     }
+
+    fn lock(&self) -> MutexGuard<'_, Dirs> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
-/// Whether it is a directory as `make` makes them.
-fn is_untouched(dir: &Path) -> bool {
-    let plain = fs::symlink_metadata(dir).is_ok_and(|meta| {
-        meta.is_dir() && meta.mode() & 0o7777 == MODE && meta.uid() == rustix::process::geteuid().as_raw()
+/// The directory as it is, if it is one as `make` makes them, and empty. `before` is how it was seen empty earlier: one that
+/// was not changed since need not be read.
+fn untouched(dir: &Path, before: Option<Seen>) -> Option<Seen> {
+    let at = SystemTime::now();
+    let meta = fs::symlink_metadata(dir).ok()?;
+    let plain = meta.is_dir() && meta.mode() & 0o7777 == MODE && meta.uid() == rustix::process::geteuid().as_raw();
+    let seen = Seen { inode: meta.ino(), changed: changed(&meta)?, at };
+    let same = before.is_some_and(|before| {
+        let settled = before.at.duration_since(before.changed).is_ok_and(|since| since >= STEP);
+        settled && before.inode == seen.inode && before.changed == seen.changed
     });
-    plain && fs::read_dir(dir).is_ok_and(|mut entries| entries.next().is_none())
+    let empty = || fs::read_dir(dir).is_ok_and(|mut entries| entries.next().is_none());
+    (plain && (same || empty())).then_some(seen)
+}
+
+fn changed(meta: &Metadata) -> Option<SystemTime> {
+    meta.modified().ok()
 }
 
 #[cfg(test)]
@@ -89,6 +126,25 @@ mod tests {
             }
             assert!(!tmps.keep(&path), "{change}");
         }
+    }
+
+    #[test]
+    fn one_that_was_used_long_after_it_was_made_serves_nobody() {
+        let dir = tempfile::tempdir().unwrap();
+        let (first, second) = (dir.path().join("first"), dir.path().join("second"));
+        let tmps = Tmps::default();
+        tmps.make(&first).unwrap();
+        // As if it were made long ago, which lets its time alone be looked at.
+        fs::File::open(&first).unwrap().set_modified(SystemTime::UNIX_EPOCH).unwrap();
+        assert!(tmps.keep(&first));
+        tmps.make(&second).unwrap();
+        fs::write(second.join("file"), "").unwrap();
+        fs::remove_file(second.join("file")).unwrap();
+        assert!(tmps.keep(&second), "it is empty again");
+        let third = dir.path().join("third");
+        tmps.make(&third).unwrap();
+        fs::write(third.join("file"), "").unwrap();
+        assert!(!tmps.keep(&third));
     }
 
     #[test]

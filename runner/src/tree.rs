@@ -6,7 +6,12 @@
 //! the promise while its runner lives. (When the runner dies, even that is ended: the watchdog ends all its children.)
 //! Cgroups would close this gap where they are writable; they are left out for now.
 
-use std::{collections::HashSet, fs, io, time::Duration};
+use std::{
+    collections::HashSet,
+    fs,
+    io::{self, Read as _},
+    time::Duration,
+};
 
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
@@ -18,6 +23,9 @@ const QUIET_ROUNDS: u32 = 2;
 
 /// The pause between two looks at processes that were killed and are not gone yet.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
+
+/// Longer than any `/proc/PID/stat`: fifty numbers and a name of at most 64 bytes.
+const STAT_BYTES: usize = 2048;
 
 /// When a process started, in clock ticks since the machine did: with its pid, its identity.
 pub(crate) fn start_time(pid: i32) -> Option<u64> {
@@ -36,7 +44,10 @@ fn parent_of(pid: i32) -> Option<i32> {
 /// A field of `/proc/PID/stat` by its number in proc(5). The command's name may hold anything, so what follows the last
 /// parenthesis is counted.
 fn stat_field(pid: i32, number: usize) -> Option<String> {
-    let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
+    // It is made in one piece, and read in one: no question for its length, no second one for its end.
+    let mut stat = [0; STAT_BYTES];
+    let length = fs::File::open(format!("/proc/{pid}/stat")).and_then(|mut file| file.read(&mut stat)).ok()?;
+    let stat = &stat[..length];
     let rest = &stat[stat.iter().rposition(|byte| *byte == b')')? + 1..];
     let rest = String::from_utf8_lossy(rest);
     rest.split_ascii_whitespace().nth(number - 3).map(str::to_owned)

@@ -13,6 +13,7 @@
 
 mod ledger;
 mod parent;
+mod words;
 
 use std::{
     io,
@@ -23,15 +24,21 @@ use std::{
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     sync::mpsc,
+    time::timeout,
 };
 use tracing::warn;
 
+use self::words::{Entry, Told, Word};
 use crate::clock::Instant;
 
 /// Names the watchdog to its child.
 const PARENT_VARIABLE: &str = "BATON_WATCHDOG_PID";
 
-/// Lines that may wait for a watchdog that does not read. What is dropped is checked by pid and start time there, so
+/// How long the word that a process is gone waits for another to go with. What starts is told at once: a runner may be frozen
+/// in the next moment.
+const GONE_PATIENCE: Duration = Duration::from_millis(10);
+
+/// Words that may wait for a watchdog that does not read. What is dropped is checked by pid and start time there, so
 /// it can only make the watchdog do less.
 const LINES_MAX: usize = 65_536;
 
@@ -72,7 +79,7 @@ pub fn guard(restart: Restart) -> io::Result<Guarded> {
 
 /// Speaks to the watchdog, if there is one.
 #[derive(Debug, Clone)]
-pub(crate) struct Watchdog(Option<mpsc::Sender<String>>);
+pub(crate) struct Watchdog(Option<mpsc::Sender<Word>>);
 
 impl Watchdog {
     /// Nobody watches.
@@ -84,12 +91,21 @@ impl Watchdog {
     pub(crate) fn of(guarded: Guarded) -> io::Result<(Self, impl Future<Output = ()> + Send)> {
         guarded.socket.set_nonblocking(true)?;
         let mut socket = tokio::net::UnixStream::from_std(guarded.socket)?;
-        let (sender, mut lines) = mpsc::channel::<String>(LINES_MAX);
+        let (sender, mut lines) = mpsc::channel::<Word>(LINES_MAX);
         let gone = async move {
             let (mut read, mut write) = socket.split();
             let speak = async {
-                while let Some(line) = lines.recv().await {
-                    if write.write_all(line.as_bytes()).await.is_err() {
+                let mut told = Told::default();
+                let mut waiting = Vec::new();
+                while lines.recv_many(&mut waiting, LINES_MAX).await > 0 {
+                    while waiting.iter().all(Word::can_wait) {
+                        let more = timeout(GONE_PATIENCE, lines.recv_many(&mut waiting, LINES_MAX)).await;
+                        if !more.is_ok_and(|count| count > 0) {
+                            break;
+                        }
+                    }
+                    let text = told.put(waiting.drain(..));
+                    if write.write_all(text.as_bytes()).await.is_err() {
                         return;
                     }
                 }
@@ -115,29 +131,29 @@ impl Watchdog {
         self_stop_after: Option<Duration>,
         grace: Duration,
     ) {
-        let after = self_stop_after.map_or("-".to_owned(), |after| after.as_millis().to_string());
-        self.say(format!("runs {slot} {pid} {started} {key} {after} {}\n", grace.as_millis()));
+        let entry = Entry { pid, started, key: key.to_owned(), self_stop_after, grace };
+        self.say(Word::Runs(slot, entry));
     }
 
     /// It is being stopped already.
     pub(crate) fn stops(&self, slot: u32) {
-        self.say(format!("stops {slot}\n"));
+        self.say(Word::Stops(slot));
     }
 
     /// It is gone.
     pub(crate) fn gone(&self, slot: u32) {
-        self.say(format!("gone {slot}\n"));
+        self.say(Word::Gone(slot));
     }
 
     /// Self-stop counts from here.
     pub(crate) fn lifeline(&self, at: Instant) {
-        self.say(format!("lifeline {}\n", at.since_boot().as_millis()));
+        self.say(Word::Lifeline(at));
     }
 
-    fn say(&self, line: String) {
+    fn say(&self, word: Word) {
         let Some(sender) = &self.0 else { return };
-        if let Err(mpsc::error::TrySendError::Full(line)) = sender.try_send(line) {
-            warn!(line = line.trim(), "the watchdog does not read what it is told");
+        if let Err(mpsc::error::TrySendError::Full(word)) = sender.try_send(word) {
+            warn!(?word, "the watchdog does not read what it is told");
         }
     }
 }

@@ -393,6 +393,11 @@ impl Cluster {
         self.database.url()
     }
 
+    /// The process of the PostgreSQL server, parent of all of its others; none on SQLite.
+    pub fn database_server(&self) -> Option<i32> {
+        self.database.server_pid()
+    }
+
     /// Runs a statement on PostgreSQL, or tells what the server had against it; none on SQLite.
     pub fn try_sql(&self, statement: &str) -> Option<Result<Vec<String>, String>> {
         self.database.try_sql(statement)

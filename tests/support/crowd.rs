@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use baton::v1::{DrainState, Heartbeat, Hello, SlotReport, SlotStatus};
+use baton::v1::{self, DrainState, Heartbeat, Hello, SlotReport, SlotStatus};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::{
     sync::{mpsc, watch},
@@ -14,6 +14,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 use tokio_stream::wrappers::ReceiverStream;
+use tonic::transport::Channel;
 
 use crate::{Api, ByHand, eventually};
 
@@ -23,6 +24,9 @@ const OTHER_FILES: u64 = 500;
 const HELLO_PATIENCE: Duration = Duration::from_secs(20);
 /// The frames that may wait in one session.
 const IN_FLIGHT: usize = 4;
+
+/// The client of a stream.
+type Heartbeats = v1::heartbeat_service_client::HeartbeatServiceClient<Channel>;
 
 /// Runners without tasks. They go away when this is dropped.
 #[derive(Debug)]
@@ -45,13 +49,21 @@ impl Crowd {
         wanted.min(room)
     }
 
-    /// Dials this scheduler with so many runners.
+    /// Dials this scheduler with so many runners, each over a connection of its own.
     pub fn dial(scheduler: SocketAddr, count: usize) -> Self {
+        Self::dial_over(scheduler, count, None)
+    }
+
+    /// The same over so many connections for all of them, as behind a proxy.
+    pub fn dial_over(scheduler: SocketAddr, count: usize, connections: Option<usize>) -> Self {
         let online = watch::Sender::new(0);
+        let shared: Vec<Heartbeats> = (0..connections.unwrap_or(0)).map(|_| Api::to(scheduler).heartbeats).collect();
         let mut sessions = JoinSet::new();
         for number in 0..count {
             let online = online.clone();
-            sessions.spawn(async move { live(scheduler, ByHand::hello(&format!("crowd-{number}")), online).await });
+            let over = (!shared.is_empty()).then(|| shared[number % shared.len()].clone());
+            let hello = ByHand::hello(&format!("crowd-{number}"));
+            sessions.spawn(async move { live(scheduler, over, hello, online).await });
         }
         Self { online, count, _sessions: sessions }
     }
@@ -76,11 +88,12 @@ impl Crowd {
 }
 
 /// One runner: session after session, with a back-off drawn from the whole window.
-async fn live(scheduler: SocketAddr, mut hello: Hello, online: watch::Sender<usize>) {
+async fn live(scheduler: SocketAddr, over: Option<Heartbeats>, mut hello: Hello, online: watch::Sender<usize>) {
     let mut failures = 0;
+    let dial = || over.clone().unwrap_or_else(|| Api::to(scheduler).heartbeats);
     let (mut base, mut cap) = (Duration::from_secs(1), Duration::from_secs(8));
     loop {
-        if let Some((told_base, told_cap)) = session(scheduler, &hello, &online).await {
+        if let Some((told_base, told_cap)) = session(dial(), &hello, &online).await {
             (base, cap, failures) = (told_base, told_cap, 0);
         }
         hello.conn += 1;
@@ -93,12 +106,15 @@ async fn live(scheduler: SocketAddr, mut hello: Hello, online: watch::Sender<usi
 }
 
 /// One stream, from the dial to its end. Gives the back-off that the scheduler told, if it was welcomed.
-async fn session(scheduler: SocketAddr, hello: &Hello, online: &watch::Sender<usize>) -> Option<(Duration, Duration)> {
+async fn session(
+    mut heartbeats: Heartbeats,
+    hello: &Hello,
+    online: &watch::Sender<usize>,
+) -> Option<(Duration, Duration)> {
     let (frames, sent) = mpsc::channel(IN_FLIGHT);
     let first =
         Heartbeat { seq: 1, hello: Some(hello.clone()), drain: DrainState::Working.into(), ..Default::default() };
     frames.try_send(first).ok()?;
-    let mut heartbeats = Api::to(scheduler).heartbeats;
     let opening = async {
         let mut commands = heartbeats.beat(ReceiverStream::new(sent)).await.ok()?.into_inner();
         let first = commands.message().await.ok()??;

@@ -83,6 +83,11 @@ impl Database {
         format!("postgres://baton@{address}/{}", self.name)
     }
 
+    /// The process of the server, parent of all of its others; none on SQLite.
+    pub(crate) fn server_pid(&self) -> Option<i32> {
+        Some(self.server.as_ref()?.pid())
+    }
+
     /// The server that belongs to this test alone.
     pub(crate) fn own_server(&self) -> &Postgres {
         match &self.server {

@@ -144,9 +144,14 @@ impl Postgres {
         keeper.ready();
     }
 
+    /// The parent of all of its processes.
+    pub(crate) fn pid(&self) -> i32 {
+        self.keeper.lock().expect("nobody panics here").server
+    }
+
     /// Sends a signal to every process of the server.
     pub(crate) fn signal_all(&self, signal: Signal) {
-        let server = self.keeper.lock().expect("nobody panics here").server;
+        let server = self.pid();
         // The parent first, so that it starts no more of them.
         processes::signal(server, signal);
         for process in processes::descendants(server) {

@@ -7,9 +7,10 @@ use serde_json::json;
 use tokio::task::JoinSet;
 
 use crate::{
+    cost::Cost,
     figure::{Figure, percentile, round},
     floor,
-    parts::{self, PATIENCE},
+    parts::{self, PATIENCE, RUNNER},
     settings::Settings,
 };
 
@@ -20,22 +21,25 @@ const READERS: usize = 16;
 pub(super) async fn measure(backend: Backend, settings: &Settings) -> anyhow::Result<Vec<Figure>> {
     let count = settings.amount(10_000, 100);
     let bare = settings.amount(2_000, 50);
-    let cluster = parts::start(backend, SLOTS).await;
+    let mut cluster = parts::start(backend, SLOTS).await;
     let ask = cluster.ask();
     let task = json!([{"name": "say", "command": ["/bin/echo", "{{ shard.index }}"], "shards": {"count": count}}]);
     ask.apply(&job("echo", &task)).await?;
+    let directory = cluster.directory().to_owned();
     let floors = |at: &Path| anyhow::Ok([floor::children(bare, "/bin/echo", Some(at))?, floor::xargs(bare)?]);
     let fresh = |name: &str| {
-        let at = cluster.directory().join(name);
+        let at = directory.join(name);
         std::fs::create_dir(&at).map(|()| at)
     };
     let before = floors(&fresh("before")?)?;
-    let mut rates = Vec::new();
+    let (mut rates, mut costs) = (Vec::new(), Vec::new());
     for _ in 0..settings.runs {
+        let before = Cost::so_far(&mut cluster, Some(RUNNER));
         let start = Instant::now();
         let job_id = ask.run("echo", &[]).await?;
         parts::finished(&ask, &job_id).await?;
         rates.push(count as f64 / start.elapsed().as_secs_f64());
+        costs.push(Cost::so_far(&mut cluster, Some(RUNNER)).since(before).each(count));
         read_back(&cluster, &job_id, count).await?;
     }
     let after = floors(&fresh("after")?)?;
@@ -44,6 +48,7 @@ pub(super) async fn measure(backend: Backend, settings: &Settings) -> anyhow::Re
     let figure = Figure::new("p1", parts::name(backend), count, value, "tasks/s")
         .over(loops)
         .with("run_rates", rates.iter().map(|rate| round(*rate)).collect::<Vec<_>>())
+        .with("cost_us_each", costs)
         .with("xargs_per_s", round(xargs))
         .with("ratio_xargs", round(value / xargs));
     Ok(vec![if settings.smoke { figure } else { figure.reach(">= 0.75 of the floor", value >= 0.75 * loops) }])

@@ -6,8 +6,10 @@ use baton_tests::{Backend, job};
 use serde_json::json;
 
 use crate::{
+    cost::Cost,
     figure::{Figure, percentile, round},
-    floor, parts,
+    floor,
+    parts::{self, RUNNER},
     settings::Settings,
 };
 
@@ -17,7 +19,7 @@ const PROGRAM: &str = "/bin/true";
 pub(super) async fn measure(backend: Backend, settings: &Settings) -> anyhow::Result<Vec<Figure>> {
     let width = settings.amount(1_000, 50);
     let count = width + 2;
-    let cluster = parts::start(backend, SLOTS).await;
+    let mut cluster = parts::start(backend, SLOTS).await;
     let ask = cluster.ask();
     let tasks = json!([
         {"name": "out", "command": [PROGRAM]},
@@ -27,17 +29,20 @@ pub(super) async fn measure(backend: Backend, settings: &Settings) -> anyhow::Re
     ask.apply(&job("fan", &tasks)).await?;
     let seconds = || floor::children(count, PROGRAM, None).map(|rate| count as f64 / rate);
     let before = seconds()?;
-    let mut times = Vec::new();
+    let (mut times, mut costs) = (Vec::new(), Vec::new());
     for _ in 0..settings.runs {
+        let before = Cost::so_far(&mut cluster, Some(RUNNER));
         let start = Instant::now();
         let job_id = ask.run("fan", &[]).await?;
         parts::finished(&ask, &job_id).await?;
         times.push(start.elapsed().as_secs_f64());
+        costs.push(Cost::so_far(&mut cluster, Some(RUNNER)).since(before).each(count));
     }
     let floor = f64::midpoint(before, seconds()?);
     let value = percentile(&mut times, 50.0);
     let figure = Figure::new("p5", parts::name(backend), count, value, "s")
         .over(floor)
+        .with("cost_us_each", costs)
         .with("run_seconds", times.iter().map(|time| round(*time)).collect::<Vec<_>>());
     Ok(vec![if settings.smoke { figure } else { figure.reach("<= 1.6 of the floor", value <= 1.6 * floor) }])
 }

@@ -5,12 +5,16 @@ mod echo;
 mod expand;
 mod fan;
 mod faults;
+mod history;
 mod idle;
 mod next;
 mod noop;
 mod queue;
+mod saturation;
 mod schedules;
+mod sessions;
 mod single;
+mod writers;
 
 use baton_tests::Backend;
 
@@ -37,8 +41,18 @@ pub(crate) enum Workload {
     P2,
     /// A fan of real processes: 1, 1,000, 1
     P5,
+    /// Sessions of runners that have nothing to do: 1,000 and 10,000, and 10,000 over 10 connections
+    P6,
+    /// Idle: a scheduler alone, with 100 runners, with 10,000 schedules
+    P7,
     /// A job of 10,000 tasks: apply and expand
     P8,
+    /// The same work with millions of tasks in the database that are over (--rows); only when named
+    P9,
+    /// 200 processes that write 100 lines a second each
+    P10,
+    /// Ever more clients at once, to far past the knee
+    P11,
     /// 1,000,000 stored schedules, of which 100 a second are due
     SchedulesMillion,
     /// 5,000 schedules due in one second, with 1, 2 and 3 schedulers
@@ -59,7 +73,7 @@ pub(crate) enum Workload {
 
 impl Workload {
     /// All of them.
-    pub(crate) const ALL: [Self; 16] = [
+    pub(crate) const ALL: [Self; 21] = [
         Self::P3,
         Self::P4,
         Self::Idle,
@@ -67,7 +81,12 @@ impl Workload {
         Self::P1,
         Self::P2,
         Self::P5,
+        Self::P6,
+        Self::P7,
         Self::P8,
+        Self::P9,
+        Self::P10,
+        Self::P11,
         Self::SchedulesMillion,
         Self::SchedulesBurst,
         Self::SchedulesSecond,
@@ -80,6 +99,11 @@ impl Workload {
 
     /// Those that every change is measured by.
     pub(crate) const CORE: [Self; 4] = [Self::P3, Self::P4, Self::Idle, Self::Queue];
+
+    /// Whether it takes so much time and room that it is measured only when named.
+    pub(crate) fn is_vast(self) -> bool {
+        matches!(self, Self::P9)
+    }
 
     /// Its name on the command line.
     pub(crate) fn name(self) -> String {
@@ -95,7 +119,12 @@ impl Workload {
             Self::P3 => single::measure(backend, settings).await,
             Self::P4 => chain::measure(backend, settings).await,
             Self::P5 => fan::measure(backend, settings).await,
+            Self::P6 => sessions::measure(backend, settings).await,
+            Self::P7 => idle::alone_and_not(backend, settings).await,
             Self::P8 => expand::measure(backend, settings).await,
+            Self::P9 => history::measure(backend, settings).await,
+            Self::P10 => writers::measure(backend, settings).await,
+            Self::P11 => saturation::measure(backend, settings).await,
             Self::Idle => idle::measure(backend, settings).await,
             Self::Queue => queue::measure(backend, settings).await,
             Self::SchedulesMillion => schedules::million(backend, settings).await,

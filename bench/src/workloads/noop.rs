@@ -10,8 +10,9 @@ use serde_json::{Value, json};
 
 use crate::{
     bare::Bare,
+    cost::Cost,
     figure::{Figure, percentile, round},
-    parts::{self, Embedded},
+    parts::{self, Embedded, RUNNER},
     settings::Settings,
 };
 
@@ -20,9 +21,9 @@ const SLOTS: u32 = 64;
 pub(super) async fn measure(backend: Backend, settings: &Settings) -> anyhow::Result<Vec<Figure>> {
     let (jobs, each) = (settings.amount(50, 3), settings.amount(1_000, 50));
     let count = jobs * each;
-    let (mut rates, mut floors) = (Vec::new(), Vec::new());
+    let (mut rates, mut floors, mut costs) = (Vec::new(), Vec::new(), Vec::new());
     for run in 0..settings.runs {
-        let cluster = parts::start(backend, 0).await;
+        let mut cluster = parts::start(backend, 0).await;
         let ask = cluster.ask();
         let database = Bare::open(&cluster, backend).await?;
         if run == 0 {
@@ -43,10 +44,12 @@ pub(super) async fn measure(backend: Backend, settings: &Settings) -> anyhow::Re
                 first.get_or_init(Instant::now);
             }
         };
-        let runner = Embedded::start(&cluster, "bench", SLOTS, &cluster.directory().join("embedded"), begun);
+        let before = Cost::so_far(&mut cluster, None);
+        let runner = Embedded::start(&cluster, RUNNER, SLOTS, &cluster.directory().join("embedded"), begun);
         parts::nothing_lives(&ask).await?;
         let start = first.get().copied().unwrap_or_else(Instant::now);
         rates.push(count as f64 / start.elapsed().as_secs_f64());
+        costs.push(Cost::so_far(&mut cluster, None).since(before).each(count));
         runner.stop().await?;
         if run + 1 == settings.runs {
             floors.push(database.lives(count).await?);
@@ -56,6 +59,7 @@ pub(super) async fn measure(backend: Backend, settings: &Settings) -> anyhow::Re
     let value = percentile(&mut rates, 50.0);
     let figure = Figure::new("p2", parts::name(backend), count, value, "tasks/s")
         .over(floor)
+        .with("cost_us_each", costs)
         .with("run_rates", rates.iter().map(|rate| round(*rate)).collect::<Vec<_>>());
     let (reach, least) = match backend {
         Backend::Sqlite => (">= 12000", 12_000.0),

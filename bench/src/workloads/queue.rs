@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 
 use crate::{
     figure::{Figure, percentile, round},
-    parts::{self, Embedded},
+    parts::{self, Embedded, RUNNER},
     settings::Settings,
 };
 
@@ -39,7 +39,7 @@ pub(super) async fn measure(backend: Backend, settings: &Settings) -> anyhow::Re
             let done = done.clone();
             move || done.lock().expect("nobody panics with it").push(Instant::now())
         };
-        let runner = Embedded::start(&cluster, "bench", SLOTS, &cluster.directory().join("embedded"), each);
+        let runner = Embedded::start(&cluster, RUNNER, SLOTS, &cluster.directory().join("embedded"), each);
         parts::nothing_lives(&ask).await?;
         runner.stop().await?;
         let done = std::mem::take(&mut *done.lock().expect("nobody panics with it"));

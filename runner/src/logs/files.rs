@@ -4,11 +4,11 @@
 use std::{
     fs::{self, File, OpenOptions},
     io,
-    os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
+    sync::{Arc, OnceLock},
 };
 
-use super::spares::Spares;
+use super::spares::{Held, Spares};
 use crate::task::TaskRef;
 
 /// How much of a task's output is kept when its spec does not say.
@@ -23,6 +23,8 @@ pub(crate) struct Files {
     base: PathBuf,
     pub(super) limit: u64,
     spares: Spares,
+    /// The runner's own openings of them, once they are made.
+    held: Arc<OnceLock<[Option<Held>; 2]>>,
 }
 
 impl Files {
@@ -30,7 +32,7 @@ impl Files {
     pub(super) fn of(dir: &Path, task: TaskRef, limit: u64, spares: &Spares) -> Self {
         let limit = if limit == 0 { LIMIT_DEFAULT } else { limit };
         let base = dir.join(format!("{}_{}_{}_{limit}", task.id, task.attempt, task.lease));
-        Self { base, limit, spares: spares.clone() }
+        Self { base, limit, spares: spares.clone(), held: Arc::default() }
     }
 
     /// Every attempt that has files in a directory.
@@ -61,28 +63,45 @@ impl Files {
         path.into()
     }
 
-    /// Makes both, empty. Opened to append, so that processes that share one never overwrite each other.
+    /// Makes both, empty, and opens them for the attempt: to append, so that processes that share one never overwrite each
+    /// other.
     pub(crate) fn create(&self) -> io::Result<(File, File)> {
         let create = |stream| {
             let path = self.path(stream);
-            self.spares.take(&path);
-            let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
+            let held = self.spares.make(&path)?;
+            let file = OpenOptions::new().append(true).open(path)?;
             Spares::mark(&file);
-            Ok::<_, io::Error>(file)
+            Ok::<_, io::Error>((file, held))
         };
-        Ok((create(0)?, create(1)?))
+        let ((stdout, held_stdout), (stderr, held_stderr)) = (create(0)?, create(1)?);
+        let _made_once = self.held.set([held_stdout, held_stderr]);
+        Ok((stdout, stderr))
+    }
+
+    /// The runner's own opening of one, if it has one.
+    pub(super) fn held(&self, stream: usize) -> Option<&File> {
+        Some(self.held.get()?[stream].as_ref()?.file())
+    }
+
+    /// How many bytes were written to one.
+    pub(super) fn size(&self, stream: usize) -> io::Result<u64> {
+        let meta = match self.held(stream) {
+            Some(file) => file.metadata(),
+            None => fs::metadata(self.path(stream)),
+        };
+        Ok(meta?.len())
     }
 
     /// How many bytes were written to each.
     pub(crate) fn sizes(&self) -> (u64, u64) {
-        let size = |stream| fs::metadata(self.path(stream)).map_or(0, |file| file.len());
-        (size(0), size(1))
+        (self.size(0).unwrap_or(0), self.size(1).unwrap_or(0))
     }
 
-    /// Removes both, or keeps them for another attempt.
-    pub(crate) fn remove(&self) {
-        for stream in [0, 1] {
-            self.spares.keep(self.path(stream));
+    /// Removes both, or keeps them for another attempt, if nobody else holds on to what was opened here.
+    pub(crate) fn remove(mut self) {
+        let held = Arc::get_mut(&mut self.held).and_then(OnceLock::take).unwrap_or_default();
+        for (stream, held) in held.into_iter().enumerate() {
+            self.spares.keep(self.path(stream), held);
         }
     }
 }
@@ -92,7 +111,7 @@ fn parse(path: &Path, spares: &Spares) -> Option<(TaskRef, Files)> {
     let (task, _) = Files::whose(name)?;
     let stem = name.rsplit_once('.')?.0;
     let limit = stem.rsplit_once('_')?.1.parse().ok()?;
-    Some((task, Files { base: path.with_file_name(stem), limit, spares: spares.clone() }))
+    Some((task, Files { base: path.with_file_name(stem), limit, spares: spares.clone(), held: Arc::default() }))
 }
 
 #[cfg(test)]

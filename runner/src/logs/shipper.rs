@@ -60,6 +60,9 @@ const RECONNECT_AFTER: Duration = Duration::from_millis(500);
 /// How long a connection may take to stand.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// The pause between two looks at what changed: hundreds of tasks that write a line each are one look's work.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
+
 /// How often outputs are looked at where inotify is not to be had.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
@@ -124,6 +127,7 @@ impl Shipper {
         };
         let mut stream: Option<Stream> = None;
         let mut connect_at = Instant::now();
+        let mut look_at = Instant::now();
         // Beside the loop, for a connection takes longer than the next event does.
         let mut connecting: Option<JoinHandle<Option<Append>>> = None;
         loop {
@@ -143,7 +147,10 @@ impl Shipper {
                     Some(message) => self.hear(message),
                     None => return,
                 },
-                changed = changes(self.changes.as_ref()) => self.see(changed),
+                changed = async { sleep_until(look_at).await; changes(self.changes.as_ref()).await } => {
+                    self.see(changed);
+                    look_at = Instant::now() + LOOK_AGAIN;
+                }
                 answer = answer(&mut stream) => if let Some(answer) = answer {
                     self.stored(&answer, &mut stream);
                 } else {
@@ -171,9 +178,11 @@ impl Shipper {
             Message::Opened(task, files) => {
                 let outputs = Outputs::new(files.limit);
                 self.logs.insert(task, Log { files, open: [None, None], outputs, solid: false });
-                // It may have written before it was watched for.
-                for stream in [0, 1] {
-                    self.grew((task, stream));
+                // It may have written before it was watched for. Most are over before it is looked at.
+                for key in [(task, 0), (task, 1)] {
+                    if self.wait_listed.insert(key) {
+                        self.waiting.push_back((Instant::now() + FLUSH_AFTER, key));
+                    }
                 }
             }
             Message::Ended(task) => self.end(task),
@@ -215,20 +224,33 @@ impl Shipper {
         }
         let Some(log) = self.logs.get_mut(&task) else { return };
         log.outputs.end();
+        if log.outputs.done() {
+            self.drop_log(task);
+            return;
+        }
         for stream in [0, 1] {
             self.queue((task, stream));
         }
     }
 
-    /// Looks at how long a file has become.
+    /// Looks at how long a file has become; whether that is longer than before.
+    fn look(&mut self, (task, stream): Key) -> bool {
+        let Some(log) = self.logs.get_mut(&task).filter(|log| !log.outputs.ended) else { return false };
+        let Ok(size) = log.files.size(stream) else { return false };
+        let more = size != log.outputs.each[stream].size;
+        if more {
+            log.outputs.grew(stream, size);
+        }
+        more
+    }
+
+    /// Looks at how long a file has become, and has what is new of it sent: at once where it is much.
     fn grew(&mut self, key: Key) {
         let (task, stream) = key;
-        let Some(log) = self.logs.get_mut(&task).filter(|log| !log.outputs.ended) else { return };
-        let Ok(file) = fs::metadata(log.files.path(stream)) else { return };
-        if file.len() == log.outputs.each[stream].size {
+        if !self.look(key) {
             return;
         }
-        log.outputs.grew(stream, file.len());
+        let Some(log) = self.logs.get_mut(&task) else { return };
         let output = &log.outputs.each[stream];
         let unsent = output.head - output.sent;
         log.free(stream);
@@ -256,7 +278,10 @@ impl Shipper {
         let now = Instant::now();
         while let Some((_, key)) = self.waiting.pop_front_if(|(at, _)| *at <= now) {
             self.wait_listed.remove(&key);
-            self.queue(key);
+            if self.logs.contains_key(&key.0) {
+                self.look(key);
+                self.queue(key);
+            }
         }
     }
 
@@ -354,16 +379,22 @@ impl Log {
         self.outputs.in_flight(0) + self.outputs.in_flight(1)
     }
 
+    /// An output, opened to be read and freed.
+    fn file(&mut self, stream: usize) -> std::io::Result<&File> {
+        if let Some(file) = self.files.held(stream) {
+            return Ok(file);
+        }
+        let open = &mut self.open[stream];
+        Ok(match open {
+            Some(file) => file,
+            None => open.insert(fs::OpenOptions::new().read(true).write(true).open(self.files.path(stream))?),
+        })
+    }
+
     fn read(&mut self, stream: usize, chunk: Chunk) -> std::io::Result<Vec<u8>> {
         let mut data = vec![0; chunk.len as usize];
         if chunk.len > 0 {
-            let path = self.files.path(stream);
-            let open = &mut self.open[stream];
-            let file = match open {
-                Some(file) => file,
-                None => open.insert(fs::OpenOptions::new().read(true).write(true).open(path)?),
-            };
-            file.read_exact_at(&mut data, chunk.offset)?;
+            self.file(stream)?.read_exact_at(&mut data, chunk.offset)?;
         }
         Ok(data)
     }
@@ -378,17 +409,9 @@ impl Log {
             if to < from + FREE_STEP {
                 continue;
             }
-            let path = self.files.path(stream);
-            let open = &mut self.open[stream];
-            let file = match open {
-                Some(file) => file,
-                None => match fs::OpenOptions::new().read(true).write(true).open(path) {
-                    Ok(file) => open.insert(file),
-                    Err(_) => return,
-                },
-            };
+            let Ok(file) = self.file(stream) else { return };
             let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-            if let Err(error) = fallocate(&*file, flags, from, to - from) {
+            if let Err(error) = fallocate(file, flags, from, to - from) {
                 warn!(%error, "cannot free the room of output on disk; it stays until its task has ended");
                 self.solid = true;
                 return;

@@ -41,12 +41,12 @@ use super::{
 use crate::{
     domain::{
         command::{Command, Disconnect, DisconnectReason, Down},
-        heartbeat::{Drain, Frame, Hello},
+        heartbeat::{Drain, Frame, Hello, TaskRef},
         task::Ending,
         time::Timestamp,
         timing::Timing,
     },
-    store::{self, Store},
+    store::{self, Store, log::Logs},
 };
 
 /// How many events may wait to be taken in.
@@ -162,6 +162,8 @@ struct Loop {
     sessions: Sessions,
     pulse: Pulse,
     deliveries: Deliveries,
+    /// Hears of what is given out before any output of it comes.
+    logs: Logs,
 
     orders: VecDeque<(Order, oneshot::Sender<OrderAnswer>)>,
     callers: VecDeque<Caller>,
@@ -209,6 +211,7 @@ impl Loop {
         let now = Instant::now();
         let clustered = store.is_clustered();
         let pulse = Pulse::new(store.clone(), timing, scheduler, address);
+        let logs = store.logs().clone();
         Self {
             engine,
             inbox,
@@ -228,6 +231,7 @@ impl Loop {
             sessions: Sessions::default(),
             pulse,
             deliveries: Deliveries::new(courier),
+            logs,
             orders: VecDeque::new(),
             callers: VecDeque::new(),
             facts: VecDeque::new(),
@@ -447,7 +451,8 @@ impl Loop {
         let mut context = self.context.take().expect("no turn is under way");
         let offered = input.idle.iter().map(|idle| idle.session).collect();
         let given = input.clone();
-        let task = tokio::spawn(async move {
+        let carrier = context.store.carrier();
+        let task = carrier.spawn(async move {
             let outcome = turn::within(TURN_MAX, &mut context, &given).await;
             (context, given, outcome)
         });
@@ -607,6 +612,8 @@ impl Loop {
             }
         }
         for dispatch in output.dispatched {
+            let TaskRef { task, lease, .. } = dispatch.task;
+            self.logs.expect(task, lease, dispatch.job_id);
             let Some(session) = self.sessions.get_mut(dispatch.session) else { continue };
             let given = Given {
                 slot: dispatch.slot,

@@ -7,6 +7,7 @@ pub mod audit;
 pub mod backfill;
 pub mod calendar;
 pub mod callback;
+mod carrier;
 pub mod completion;
 pub mod concurrency;
 pub mod config;
@@ -53,7 +54,7 @@ use sea_orm::{
 
 pub(crate) use self::open::without_password;
 use self::reader::Reader;
-pub use self::{error::Error, open::Settings, wake::Wakes};
+pub use self::{carrier::Carrier, error::Error, open::Settings, wake::Wakes};
 
 /// The database of a scheduler, open. Clones share it.
 #[derive(Debug, Clone)]
@@ -100,6 +101,11 @@ impl Store {
     /// Whether other schedulers may share the database.
     pub fn is_clustered(&self) -> bool {
         self.backend == DbBackend::Postgres
+    }
+
+    /// Where work best runs that asks this database one question after the other.
+    pub fn carrier(&self) -> Carrier {
+        Carrier::of(self.backend)
     }
 
     /// Begins a transaction that writes. On SQLite it has the write lock from its first moment: one that begins to

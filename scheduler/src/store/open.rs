@@ -39,6 +39,11 @@ const LOG_READERS: u32 = 4;
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long one who writes to SQLite waits for the one connection that may: a turn may take a minute.
 const WRITER_TIMEOUT: Duration = Duration::from_secs(70);
+/// How much of the database the SQLite connection that writes keeps in memory, in KiB: the tasks of a few large jobs. It
+/// takes what it comes to need.
+const WRITER_CACHE_KIB: u32 = 32 * 1024;
+/// How many pages SQLite's log gathers before they are folded back: a page that many turns change is folded once. 16 MiB.
+const CHECKPOINT_PAGES: u32 = 4_096;
 /// How long SQLite waits for the lock of another connection.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 /// A connection that lay idle for this long is asked for a sign of life before it is used.
@@ -147,7 +152,11 @@ async fn open_sqlite(path: &Path) -> Result<Store, Error> {
         pool.map(DatabaseConnection::from).map_err(|error| cannot_open(&path, &error))
     };
     let logs = logs_beside(path);
-    let writer = connect(pool(path, &options, 1)).await?;
+    let writing = options
+        .clone()
+        .pragma("cache_size", format!("-{WRITER_CACHE_KIB}"))
+        .pragma("wal_autocheckpoint", CHECKPOINT_PAGES.to_string());
+    let writer = connect(pool(path, &writing, 1)).await?;
     migrate::<Migrator>(&writer, DbBackend::Sqlite).await?;
     let log_writer = connect(pool(&logs, &options, 1)).await?;
     migrate::<LogMigrator>(&log_writer, DbBackend::Sqlite).await?;
@@ -173,6 +182,10 @@ async fn open_sqlite(path: &Path) -> Result<Store, Error> {
 /// full, and then it cannot be rolled back: the driver goes on counting it, makes the next one a part of it, and what
 /// that one commits would be seen by nobody and be gone with the process. Such a connection is closed.
 async fn is_clean(connection: &mut SqliteConnection) -> Result<bool, sqlx::Error> {
+    // After a commit nothing is left to be rolled back, and nothing to wait for.
+    if !connection.is_in_transaction() {
+        return Ok(true);
+    }
     // Behind what is still to be rolled back.
     connection.ping().await?;
     Ok(!connection.is_in_transaction())

@@ -6,7 +6,7 @@
 //!
 //! | written | PostgreSQL | SQLite |
 //! |---|---|---|
-//! | `{input}` | `input AS (SELECT … FROM unnest($1, $2, …))` | `input AS (SELECT … FROM json_each(?1))` |
+//! | `{input}` | `input AS (SELECT … FROM unnest($1, $2, …))` | `input AS (SELECT … FROM jsonb_each(?1))` |
 //! | `:name` | `$n` | `?n` |
 //! | `{for_update}` | `FOR UPDATE` | |
 //! | `{skip_locked}` | `FOR UPDATE SKIP LOCKED` | |
@@ -185,7 +185,8 @@ impl<const N: usize> Input<N> {
         (format!("input AS (SELECT {selected} FROM unnest({arrays}) AS rows ({names}))"), values)
     }
 
-    /// One JSON document: a list of rows, each a list of values.
+    /// One JSON document: a list of rows, each a list of values. The rows come in SQLite's binary form of JSON: as text, each
+    /// column would have its row parsed anew, which was three quarters of the cost of a wide row.
     fn json_each(self) -> (String, Vec<Value>) {
         let selected: Vec<String> = self
             .columns
@@ -199,7 +200,7 @@ impl<const N: usize> Input<N> {
         let rows: Vec<serde_json::Value> =
             self.rows.into_iter().map(|row| row.into_iter().map(Cell::into_json).collect()).collect();
         let document = serde_json::Value::from(rows).to_string();
-        (format!("input AS (SELECT {} FROM json_each(?1))", selected.join(", ")), vec![document.into()])
+        (format!("input AS (SELECT {} FROM jsonb_each(?1))", selected.join(", ")), vec![document.into()])
     }
 }
 

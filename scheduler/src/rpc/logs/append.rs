@@ -21,7 +21,7 @@ use crate::store::log::{CHUNK_BYTES_MAX, Output, Pending, Piece, Stream as LogSt
 
 /// How many pieces of one stream may wait to be stored.
 const IN_FLIGHT_MAX: usize = 64;
-/// How many tasks of a stream are remembered with their jobs.
+/// How many tasks that were given out elsewhere a stream remembers with their jobs.
 const TASKS_MAX: usize = 10_000;
 
 /// The answers to a stream of pieces.
@@ -53,7 +53,7 @@ async fn answered(taken: Result<Taken, Status>) -> Answer {
 /// One runner that brings output.
 struct Intake {
     api: Api,
-    /// The jobs of the tasks seen on this stream.
+    /// The jobs of the tasks seen on this stream that were not given out here.
     jobs: HashMap<Uuid, Uuid>,
 }
 
@@ -108,8 +108,8 @@ impl Intake {
     }
 
     async fn job_of(&mut self, task: Uuid) -> Result<Option<Uuid>, Error> {
-        if let Some(job) = self.jobs.get(&task) {
-            return Ok(Some(*job));
+        if let Some(job) = self.jobs.get(&task).copied().or_else(|| self.api.store.logs().job_of(task)) {
+            return Ok(Some(job));
         }
         let Some(job) = self.api.store.job_of_task(task).await? else { return Ok(None) };
         if self.jobs.len() >= TASKS_MAX {

@@ -5,16 +5,15 @@ use std::{
     sync::Arc,
 };
 
-use sea_orm::{ActiveValue::NotSet, DatabaseConnection, DbBackend, EntityTrait as _, Set};
+use sea_orm::{ConnectionTrait as _, DatabaseConnection, DbBackend, Statement};
 use tokio::sync::{broadcast, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 use uuid::Uuid;
 
-use super::{CHUNK_BYTES_MAX, Output, Piece, Stream, wall_clock};
+use super::{CHUNK_BYTES_MAX, Output, Piece, Stream, given::Given, wall_clock};
 use crate::store::{
     Error, Tx,
-    entity::log_chunk,
     sql::{self, Input, bigint, int, uuid},
 };
 
@@ -28,6 +27,14 @@ const ORDER_LOCK: i64 = 0x62_6c6f_6773;
 
 /// How many outputs whose pieces could not be stored are remembered.
 const TORN_MAX: usize = 10_000;
+
+/// Where output goes.
+#[derive(Debug, Clone)]
+pub(super) struct Outlet {
+    pub(super) writer: DatabaseConnection,
+    pub(super) backend: DbBackend,
+    pub(super) given: Given,
+}
 
 /// A piece and where to say that it is stored.
 #[derive(Debug)]
@@ -57,8 +64,7 @@ pub(super) async fn order(orders: &mpsc::Sender<Order>, mut piece: Piece) -> Res
 
 /// Stores pieces until it is stopped, or the last one who could bring some is gone; then stores what is left.
 pub(super) async fn write(
-    writer: DatabaseConnection,
-    backend: DbBackend,
+    outlet: Outlet,
     mut queue: mpsc::Receiver<Order>,
     stored: broadcast::Sender<Arc<[Uuid]>>,
     stop: CancellationToken,
@@ -80,7 +86,7 @@ pub(super) async fn write(
             batch.drain(..).map(|Order { piece, done }| (piece, done)).unzip();
         let mut tries = 1;
         let outcome = loop {
-            match store(&writer, backend, &pieces, &torn).await {
+            match outlet.store(&pieces, &torn).await {
                 Err(error) if error.is_contended() && tries < TRIES_MAX => tries += 1,
                 outcome => break outcome,
             }
@@ -102,6 +108,7 @@ pub(super) async fn write(
                     torn.clear();
                 }
                 for piece in &pieces {
+                    outlet.given.doubt(&piece.output);
                     let from = torn.entry(piece.output).or_insert(piece.offset);
                     *from = piece.offset.min(*from);
                 }
@@ -114,57 +121,138 @@ pub(super) async fn write(
     }
 }
 
-/// Stores a batch in one transaction and says for each piece up to where its output is stored then; none for a piece
-/// that comes behind one that could not be stored and is not sent again yet. To take it would make a hole of what is
-/// missing, which nothing fills any more.
-async fn store(
-    writer: &DatabaseConnection,
-    backend: DbBackend,
-    pieces: &[Piece],
-    torn: &HashMap<Output, u64>,
-) -> Result<Vec<Option<u64>>, Error> {
-    let tx = Tx::begin(writer, backend).await?;
-    if backend == DbBackend::Postgres {
-        let lock = sql::statement(backend, "SELECT pg_advisory_xact_lock(:lock)", &[("lock", ORDER_LOCK.into())]);
-        tx.query(lock).await?;
-    }
-    let mut ends = ends(&tx, pieces).await?;
-    let now = wall_clock().0;
-    let mut rows = Vec::with_capacity(pieces.len());
-    let mut answers = Vec::with_capacity(pieces.len());
-    for piece in pieces {
-        let end = ends.entry(piece.output).or_insert(0);
-        if piece.offset > *end && torn.get(&piece.output).is_some_and(|from| piece.offset > *from && *end <= *from) {
-            answers.push(None);
-            continue;
+impl Outlet {
+    /// Stores a batch in one transaction and says for each piece up to where its output is stored then; none for a piece
+    /// that comes behind one that could not be stored and is not sent again yet. To take it would make a hole of what is
+    /// missing, which nothing fills any more.
+    async fn store(&self, pieces: &[Piece], torn: &HashMap<Output, u64>) -> Result<Vec<Option<u64>>, Error> {
+        if let Some(ends) = self.known_ends(pieces) {
+            // A statement alone is a transaction, too.
+            let fresh = Fresh::of(pieces, ends, torn);
+            if let Some(insert) = fresh.insert(self.backend) {
+                self.writer.execute_raw(insert).await?;
+            }
+            self.note(&fresh);
+            return Ok(fresh.answers);
         }
-        if let Some((start, skipped, data)) = missing(*end, piece) {
-            *end = start + data.len() as u64;
-            rows.push(log_chunk::ActiveModel {
-                id: NotSet,
-                job_id: Set(piece.job_id),
-                task_id: Set(piece.output.task_id),
-                attempt: Set(piece.attempt.cast_signed()),
-                lease: Set(piece.output.lease.cast_signed()),
-                stream: Set(piece.output.stream.number()),
-                start_offset: Set(start.cast_signed()),
-                end_offset: Set(end.cast_signed()),
-                skipped: Set(skipped.cast_signed()),
-                data: Set(data.to_vec()),
-                created_at: Set(now),
-            });
+        let tx = Tx::begin(&self.writer, self.backend).await?;
+        if self.backend == DbBackend::Postgres {
+            let params = [("lock", ORDER_LOCK.into())];
+            tx.query(sql::statement(self.backend, "SELECT pg_advisory_xact_lock(:lock)", &params)).await?;
         }
-        answers.push(Some(*end));
+        let fresh = Fresh::of(pieces, ends(&tx, pieces).await?, torn);
+        if let Some(insert) = fresh.insert(self.backend) {
+            tx.execute(insert).await?;
+            tx.commit().await?;
+        }
+        self.note(&fresh);
+        Ok(fresh.answers)
     }
-    if !rows.is_empty() {
-        log_chunk::Entity::insert_many(rows).exec_without_returning(tx.connection()).await?;
-        tx.commit().await?;
+
+    /// Where the outputs of these pieces end, if that is known of all. Never where another scheduler may store some, too.
+    fn known_ends(&self, pieces: &[Piece]) -> Option<HashMap<Output, u64>> {
+        if self.backend != DbBackend::Sqlite {
+            return None;
+        }
+        pieces.iter().map(|piece| Some((piece.output, self.given.end(&piece.output)?))).collect()
     }
-    Ok(answers)
+
+    fn note(&self, fresh: &Fresh<'_>) {
+        for (output, end) in &fresh.ends {
+            self.given.stored(output, *end);
+        }
+    }
+}
+
+/// What of a batch is to be stored.
+struct Fresh<'a> {
+    rows: Vec<(&'a Piece, Missing<'a>)>,
+    /// Up to where the outputs are stored then.
+    ends: HashMap<Output, u64>,
+    answers: Vec<Option<u64>>,
+}
+
+impl<'a> Fresh<'a> {
+    fn of(pieces: &'a [Piece], mut ends: HashMap<Output, u64>, torn: &HashMap<Output, u64>) -> Self {
+        let mut rows = Vec::with_capacity(pieces.len());
+        let mut answers = Vec::with_capacity(pieces.len());
+        for piece in pieces {
+            let end = ends.entry(piece.output).or_insert(0);
+            if piece.offset > *end && torn.get(&piece.output).is_some_and(|from| piece.offset > *from && *end <= *from)
+            {
+                answers.push(None);
+                continue;
+            }
+            if let Some(missing) = missing(*end, piece) {
+                *end = missing.start + missing.data.len() as u64;
+                rows.push((piece, missing));
+            }
+            answers.push(Some(*end));
+        }
+        Self { rows, ends, answers }
+    }
+
+    /// The statement that stores it: one text for batches of every size, so that it is prepared once. The bytes of all
+    /// pieces go as one value, which each row takes its own from.
+    fn insert(&self, backend: DbBackend) -> Option<Statement> {
+        if self.rows.is_empty() {
+            return None;
+        }
+        let mut input = Input::new([
+            int("nth"),
+            uuid("job_id"),
+            uuid("task_id"),
+            int("attempt"),
+            bigint("lease"),
+            int("stream"),
+            bigint("start_offset"),
+            bigint("end_offset"),
+            bigint("skipped"),
+            int("data_from"),
+            int("data_length"),
+        ]);
+        let size: usize = self.rows.iter().map(|(_, missing)| missing.data.len()).sum();
+        // One byte more than there is, for nothing can be taken from an empty value, not even nothing.
+        let mut bytes = Vec::with_capacity(size + 1);
+        for (nth, (piece, Missing { start, skipped, data })) in self.rows.iter().enumerate() {
+            let end = start + data.len() as u64;
+            input.push([
+                (nth as i32).into(),
+                piece.job_id.into(),
+                piece.output.task_id.into(),
+                piece.attempt.cast_signed().into(),
+                piece.output.lease.cast_signed().into(),
+                piece.output.stream.number().into(),
+                start.cast_signed().into(),
+                end.cast_signed().into(),
+                skipped.cast_signed().into(),
+                // Counted from 1. A batch is far smaller than the bound of this type.
+                (bytes.len() as i32 + 1).into(),
+                (data.len() as i32).into(),
+            ]);
+            bytes.extend_from_slice(data);
+        }
+        bytes.push(0);
+        let text =
+            "WITH {input} INSERT INTO log_chunk (job_id, task_id, attempt, lease, stream, start_offset, end_offset,
+                        skipped, data, created_at)
+                    SELECT job_id, task_id, attempt, lease, stream, start_offset, end_offset, skipped,
+                        substr(:bytes, data_from, data_length), :now
+                    FROM input ORDER BY nth";
+        let params = [("bytes", bytes.into()), ("now", wall_clock().0.into())];
+        Some(input.statement(backend, text, &params))
+    }
 }
 
 /// What of a piece is not stored yet: where it begins, how much is left out before it, and the bytes.
-fn missing(end: u64, piece: &Piece) -> Option<(u64, u64, &[u8])> {
+struct Missing<'a> {
+    start: u64,
+    skipped: u64,
+    data: &'a [u8],
+}
+
+/// What of a piece is not stored yet, where its output is stored up to `end`.
+fn missing(end: u64, piece: &Piece) -> Option<Missing<'_>> {
     let gap = piece.offset.saturating_sub(end);
     let known = usize::try_from(end.saturating_sub(piece.offset)).unwrap_or(usize::MAX);
     let data = piece.data.get(known..).unwrap_or_default();
@@ -172,7 +260,7 @@ fn missing(end: u64, piece: &Piece) -> Option<(u64, u64, &[u8])> {
     if data.is_empty() && gap == 0 {
         return None;
     }
-    Some((piece.offset.max(end), gap, data))
+    Some(Missing { start: piece.offset.max(end), skipped: gap, data })
 }
 
 /// Where the outputs of these pieces end at present.

@@ -5,6 +5,7 @@
 //! a log of gigabytes costs no more memory than a short one.
 
 mod append;
+mod given;
 mod read;
 #[cfg(test)]
 mod tests;
@@ -23,7 +24,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use self::append::Order;
+use self::{append::Order, given::Given};
 pub use self::{
     append::Pending,
     read::{Chunk, Selection},
@@ -97,6 +98,7 @@ pub struct Logs {
     /// The jobs that a commit brought output of.
     stored: broadcast::Sender<Arc<[Uuid]>>,
     stop: CancellationToken,
+    given: Given,
     writing: Arc<Mutex<Option<Writing>>>,
 }
 
@@ -116,9 +118,11 @@ impl Logs {
         let (orders, queue) = mpsc::channel(QUEUE_MAX);
         let (stored, _) = broadcast::channel(WAKE_UPS_MAX);
         let stop = CancellationToken::new();
-        let writing = append::write(writer.clone(), backend, queue, stored.clone(), stop.clone());
+        let given = Given::default();
+        let outlet = append::Outlet { writer: writer.clone(), backend, given: given.clone() };
+        let writing = append::write(outlet, queue, stored.clone(), stop.clone());
         let writing = Arc::new(Mutex::new(Some((tokio::spawn(writing), writer))));
-        Self { reader, orders, stored, stop, writing }
+        Self { reader, orders, stored, stop, given, writing }
     }
 
     /// Stores what was taken in, takes in nothing more, and closes its connections.
@@ -138,6 +142,16 @@ impl Logs {
     /// begins beyond the end is taken with a note of what is missing before it.
     pub async fn append(&self, piece: Piece) -> Result<Pending, Error> {
         append::order(&self.orders, piece).await
+    }
+
+    /// A task was given out here under a new lease: so far there is no output under it, and this is its job.
+    pub fn expect(&self, task: Uuid, lease: u64, job: Uuid) {
+        self.given.note(task, lease, job);
+    }
+
+    /// The job of a task that was given out here, unless that was long ago.
+    pub fn job_of(&self, task: Uuid) -> Option<Uuid> {
+        self.given.job(task)
     }
 
     /// Tells of output of this job from now on.
