@@ -75,10 +75,12 @@ mod tests {
         Traits { id: id.into(), capabilities: vec!["shell".into()], ..Traits::default() }
     }
 
+    type Row<'a> = (&'a [&'a str], Option<&'a str>, &'a [&'a str], Outlook);
+
     /// Who is there (`-` drained), whose turn it is, who was given up, and what the task may hope for.
     #[test]
     fn a_task_waits_while_there_is_hope_and_no_longer() {
-        let table: [(&[&str], Option<&str>, &[&str], Outlook); 10] = [
+        let table: [Row<'_>; 10] = [
             (&[], None, &[], Outlook::Waits),
             (&["a"], None, &[], Outlook::Waits),
             (&["a"], None, &["a"], Outlook::NoneLeft),
