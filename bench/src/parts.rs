@@ -18,7 +18,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_mins(5);
 pub(crate) const RUNNER: &str = "bench";
 
 /// The beat that Baton has unless it is told otherwise.
-const BEAT: Duration = Duration::from_secs(10);
+pub(crate) const BEAT: Duration = Duration::from_secs(10);
 
 /// How often what sends no event is looked at: seldom enough to cost nothing, within a hundredth of what it times.
 const LOOK_EVERY: Duration = Duration::from_millis(10);

@@ -2,14 +2,18 @@
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
-use baton_tests::{Cluster, PATIENCE, eventually, processes, soon};
+use baton_tests::{
+    Cluster, PATIENCE, eventually, processes,
+    proxy::{Cut, Proxy, Way},
+    soon,
+};
 use rustix::process::Signal;
 use tokio::time::{Instant, sleep_until};
 
 use crate::random::Random;
 
 /// Everything that can be done to a part.
-const DEEDS: [Deed; 11] = [
+const DEEDS: [Deed; 14] = [
     Deed::KillScheduler,
     Deed::StopScheduler,
     Deed::FreezeScheduler,
@@ -21,6 +25,9 @@ const DEEDS: [Deed; 11] = [
     Deed::DrainRunner,
     Deed::RollingRestart,
     Deed::RestartDatabase,
+    Deed::CutStreams,
+    Deed::HoldOneWay,
+    Deed::PartThem,
 ];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -35,6 +42,12 @@ enum Deed {
     DrainRunner,
     RollingRestart,
     RestartDatabase,
+    /// Every stream to one scheduler breaks.
+    CutStreams,
+    /// One direction between runners and one scheduler stands still.
+    HoldOneWay,
+    /// Both do.
+    PartThem,
 }
 
 /// What was done, and how often.
@@ -48,8 +61,9 @@ impl fmt::Display for Deeds {
     }
 }
 
-/// Breaks one thing after the other until the time is over; every part is whole again when this returns.
-pub(crate) async fn reign(cluster: &mut Cluster, seed: u64, runners: usize, until: Instant) -> Deeds {
+/// Breaks one thing after the other until the time is over; every part, and every way to a scheduler, is whole again
+/// when this returns.
+pub(crate) async fn reign(cluster: &mut Cluster, ways: &[Proxy], seed: u64, runners: usize, until: Instant) -> Deeds {
     let mut random = Random::seeded(seed);
     let schedulers = cluster.schedulers();
     let has_server = cluster.try_sql("SELECT 1").is_some();
@@ -86,6 +100,17 @@ pub(crate) async fn reign(cluster: &mut Cluster, seed: u64, runners: usize, unti
                 cluster.start_scheduler(scheduler).await;
             }
             Deed::RestartDatabase => cluster.restart_database(random.below(2) == 0),
+            Deed::CutStreams => ways[scheduler].cut(*random.of(&[Cut::Close, Cut::Reset])),
+            Deed::HoldOneWay => {
+                ways[scheduler].hold(*random.of(&[Way::Up, Way::Down]));
+                pause(absence * 2).await;
+                ways[scheduler].heal();
+            }
+            Deed::PartThem => {
+                ways[scheduler].part();
+                pause(absence * 2).await;
+                ways[scheduler].heal();
+            }
             Deed::DrainRunner => {
                 until_done(cluster, &["drain", &runner]).await;
                 pause(absence).await;

@@ -14,7 +14,7 @@ mod verdict;
 
 use std::process::ExitCode;
 
-use baton_tests::{Backend, RunnerSpec, World, service::Service, v1::RunnerState};
+use baton_tests::{Backend, RunnerSpec, World, proxy::Proxy, service::Service, v1::RunnerState};
 use tokio::{sync::watch, time::Instant};
 
 use crate::{client::Client, settings::Settings};
@@ -33,17 +33,24 @@ async fn main() -> ExitCode {
         }
     };
     println!("{settings}");
-    let mut world = World::on(settings.backend).quick().schedulers(settings.schedulers);
+    let mut world = World::on(settings.backend).quick().schedulers(settings.schedulers).with_fronts();
     // What is told to others is told to a service of ours, and soon again when it could not be.
     world = world.scheduler_arg("--callback-allow=127.0.0.0/8").scheduler_arg("--callback-backoff=100ms");
     // Its server is restarted too.
     if settings.backend == Backend::Postgres {
         world = world.with_own_server();
     }
-    for number in 0..settings.runners {
-        world = world.runner(RunnerSpec::named(&format!("runner-{number}")).slots(SLOTS).asks_this_machine());
-    }
     let mut cluster = world.start().await;
+    // Runners reach each scheduler by a way that can be broken too.
+    let mut ways = Vec::new();
+    for index in 0..settings.schedulers {
+        ways.push(Proxy::at(cluster.front(index), cluster.address_of(index)).await);
+    }
+    let fronts: Vec<_> = ways.iter().map(|way| format!("http://{}", way.address())).collect();
+    for number in 0..settings.runners {
+        let spec = RunnerSpec::named(&format!("runner-{number}")).slots(SLOTS).asks_this_machine();
+        cluster.add_runner(RunnerSpec { dials: Some(fronts.join(",")), ..spec }).await;
+    }
     let marks = cluster.marks("soak");
     let addresses: Vec<_> = (0..settings.schedulers).map(|index| cluster.address_of(index)).collect();
     let service = Service::start().await;
@@ -57,7 +64,7 @@ async fn main() -> ExitCode {
         })
         .collect();
     let until = Instant::now() + settings.time;
-    let deeds = chaos::reign(&mut cluster, settings.seed, settings.runners, until).await;
+    let deeds = chaos::reign(&mut cluster, &ways, settings.seed, settings.runners, until).await;
 
     let _ = stop.send(true);
     let mut ledger = Vec::new();

@@ -253,6 +253,8 @@ pub struct Api {
     pub logs: v1::log_service_client::LogServiceClient<Channel>,
     /// Runners.
     pub runners: v1::runner_service_client::RunnerServiceClient<Channel>,
+    /// Schedules and the fires that made no job.
+    pub schedules: v1::schedule_service_client::ScheduleServiceClient<Channel>,
     /// Schedulers.
     pub schedulers: v1::scheduler_service_client::SchedulerServiceClient<Channel>,
     /// The stream of runners.
@@ -274,6 +276,7 @@ impl Api {
             logs: v1::log_service_client::LogServiceClient::new(channel.clone())
                 .max_decoding_message_size(MESSAGE_BYTES),
             runners: v1::runner_service_client::RunnerServiceClient::new(channel.clone()),
+            schedules: v1::schedule_service_client::ScheduleServiceClient::new(channel.clone()),
             schedulers: v1::scheduler_service_client::SchedulerServiceClient::new(channel.clone()),
             heartbeats: v1::heartbeat_service_client::HeartbeatServiceClient::new(channel),
         }

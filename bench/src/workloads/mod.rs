@@ -12,6 +12,7 @@ mod noop;
 mod queue;
 mod saturation;
 mod schedules;
+mod second;
 mod sessions;
 mod single;
 mod writers;
@@ -57,7 +58,7 @@ pub(crate) enum Workload {
     SchedulesMillion,
     /// 5,000 schedules due in one second, with 1, 2 and 3 schedulers
     SchedulesBurst,
-    /// A schedule that fires every second on an idle system
+    /// A schedule that fires every second on an idle `baton dev`
     SchedulesSecond,
     /// When a schedule fires next: typical expressions, and the worst
     Next,
@@ -129,7 +130,7 @@ impl Workload {
             Self::Queue => queue::measure(backend, settings).await,
             Self::SchedulesMillion => schedules::million(backend, settings).await,
             Self::SchedulesBurst => schedules::burst(backend, settings).await,
-            Self::SchedulesSecond => schedules::every_second(backend, settings).await,
+            Self::SchedulesSecond => second::measure(backend, settings).await,
             Self::Next => Ok(next::measure(backend, settings)),
             Self::FaultsTakeover => faults::takeover(backend, settings).await,
             Self::FaultsSilent => faults::silent(backend, settings).await,

@@ -8,7 +8,15 @@ use baton_scheduler::domain::{
 };
 use baton_tests::Backend;
 
-use crate::{figure::Figure, parts, settings::Settings};
+use crate::{
+    figure::{Figure, percentile, round},
+    parts,
+    settings::Settings,
+};
+
+/// How often each question is asked: what it takes is the shortest of the answers. The others had to wait for the
+/// machine, which does other things as well.
+const ASKED: usize = 3;
 
 /// What people write.
 const TYPICAL: [(&str, &str); 6] = [
@@ -36,8 +44,8 @@ pub(super) fn measure(backend: Backend, settings: &Settings) -> Vec<Figure> {
     }
     let questions = settings.amount(20_000, 200);
     let mut figures = Vec::new();
-    for (name, expressions, reach, limit) in
-        [("next-typical", TYPICAL, "p99 < 10 us", 10.0), ("next-worst", WORST, "p99 < 5000 us", 5_000.0)]
+    for (name, expressions, percent, reach, limit) in
+        [("next-typical", TYPICAL, 99.0, "p99 < 10 us", 10.0), ("next-worst", WORST, 100.0, "max < 5000 us", 5_000.0)]
     {
         let mut samples = Vec::with_capacity(questions);
         for (expression, zone) in expressions {
@@ -47,16 +55,19 @@ pub(super) fn measure(backend: Backend, settings: &Settings) -> Vec<Figure> {
                 // Over ten years, so that every month and every change of the clock is asked about.
                 let step = 315_360_000_000_000 / (questions / expressions.len()) as i64;
                 let from = Timestamp(1_767_225_600_000_000 + question as i64 * step);
-                let begin = Instant::now();
-                let next = schedule.next(from);
-                samples.push(begin.elapsed().as_secs_f64() * 1e6);
-                drop(std::hint::black_box(next));
+                let took = (0..ASKED).map(|_| {
+                    let begin = Instant::now();
+                    let next = schedule.next(std::hint::black_box(from));
+                    let took = begin.elapsed();
+                    drop(std::hint::black_box(next));
+                    took
+                });
+                samples.push(took.min().unwrap_or_default().as_secs_f64() * 1e6);
             }
         }
         let figure = Figure::median(name, parts::name(backend), &mut samples, "us");
-        let worst = figure.p99.unwrap_or_default();
-        let reached = worst < limit;
-        let figure = figure.with("max", crate::figure::round(samples.last().copied().unwrap_or_default()));
+        let figure = figure.with("max", round(percentile(&mut samples, 100.0)));
+        let reached = percentile(&mut samples, percent) < limit;
         figures.push(if settings.smoke { figure } else { figure.reach(reach, reached) });
     }
     figures

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use baton::v1::{self, PreviewRequest, PreviewResponse, PreviewedFire, ScheduleLanguage, schedule::Rule as rule};
+use baton::{
+    json::to_value,
+    v1::{self, PreviewRequest, PreviewResponse, PreviewedFire, ScheduleLanguage, schedule::Rule as rule},
+};
 use baton_scheduler::domain::{
     schedule::{After, COUNT_MAX, Language, Next, Preview, RuleSpec, Schedule, Spec},
     time::Timestamp,
@@ -153,9 +156,22 @@ async fn ask(context: &Context, args: &PreviewArgs) -> Result<Exit, Error> {
     Ok(Exit::Ok)
 }
 
+/// The answer as JSON, with what scripts read from it always there: a fire without a note has an empty one.
+fn whole(preview: &PreviewResponse) -> serde_json::Value {
+    let mut value = to_value(preview);
+    for field in ["cron", "description"] {
+        value[field] = value[field].as_str().unwrap_or_default().into();
+    }
+    value["fires"] = value["fires"].as_array().cloned().unwrap_or_default().into();
+    for fire in value["fires"].as_array_mut().into_iter().flatten() {
+        fire["note"] = fire["note"].as_str().unwrap_or_default().into();
+    }
+    value
+}
+
 fn print(output: Output, preview: &PreviewResponse) -> Result<(), Error> {
     if output.is_data() {
-        return output.data(preview);
+        return output.value(&whole(preview));
     }
     if !output.is_tsv() && !output.is_name() {
         output.line(&preview.description)?;
@@ -227,6 +243,8 @@ fn response(preview: &Preview) -> PreviewResponse {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn from(text: &str) -> Timestamp {
@@ -241,6 +259,16 @@ mod tests {
         assert_eq!(local, ["2026-03-29T03:00:00+02:00", "2026-03-30T02:30:00+02:00"]);
         assert!(!preview.fires[0].note.is_empty());
         assert_eq!(response(&preview).fires[1].note, "");
+    }
+
+    #[test]
+    fn what_a_script_reads_is_always_there() {
+        let preview = shown(&Spec::cron("0 9 * * *", ""), from("2026-12-01T10:00:00Z"), 1, Language::English).unwrap();
+        let fire = json!({"time": "2026-12-02T09:00:00Z", "local": "2026-12-02T09:00:00+00:00", "note": ""});
+        let expected = json!({"fires": [fire], "cron": "0 9 * * *", "description": "every day at 09:00"});
+        assert_eq!(whole(&response(&preview)), expected);
+        let nothing = json!({"fires": [], "cron": "", "description": ""});
+        assert_eq!(whole(&PreviewResponse::default()), nothing);
     }
 
     #[test]

@@ -5,6 +5,7 @@ mod backfills;
 mod callbacks;
 mod clocks;
 mod completions;
+mod cut_off;
 mod explain;
 mod firing;
 mod graphs;
@@ -199,11 +200,15 @@ fn exit(code: i32) -> TaskResult {
 
 impl Puppet {
     async fn dial(scene: &Scene, hello: Hello) -> Self {
+        Self::dial_to(&scene.engine, hello).await
+    }
+
+    async fn dial_to(engine: &Engine, hello: Hello) -> Self {
         let (out, mut frames) = mpsc::channel(64);
-        let session = scene.engine.connect(hello, 1, out).await.expect("the runner is let in");
+        let session = engine.connect(hello, 1, out).await.expect("the runner is let in");
         let first = frames.recv().await.expect("a welcome");
         let mut puppet = Self {
-            engine: scene.engine.clone(),
+            engine: engine.clone(),
             session,
             frames,
             seq: 1,

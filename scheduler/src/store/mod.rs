@@ -79,6 +79,9 @@ pub struct Store {
     /// How far a test has set the clock of the database.
     #[cfg_attr(not(test), allow(dead_code, reason = "tests alone set the clock"))]
     pub(crate) clock_set: ClockSet,
+    /// Where a test cuts a turn off.
+    #[cfg(test)]
+    pub(crate) fuse: Arc<testing::Fuse>,
 }
 
 /// Microseconds that a test has set the clock of the database by; nothing outside of tests.
@@ -113,7 +116,7 @@ impl Store {
     pub async fn begin(&self) -> Result<Tx, Error> {
         let tx = Tx::begin(&self.writer, self.backend).await?;
         #[cfg(test)]
-        let tx = Tx { clock_set: self.clock_set.clone(), ..tx };
+        let tx = Tx { clock_set: self.clock_set.clone(), fuse: self.fuse.clone(), ..tx };
         Ok(tx)
     }
 
@@ -171,6 +174,12 @@ pub struct Tx {
     /// How far a test has set the clock of the database.
     #[cfg(test)]
     clock_set: Arc<std::sync::atomic::AtomicI64>,
+    /// Where a test cuts it off.
+    #[cfg(test)]
+    fuse: Arc<testing::Fuse>,
+    /// How many statements it has run.
+    #[cfg(test)]
+    statements: std::sync::atomic::AtomicUsize,
 }
 
 impl Tx {
@@ -184,6 +193,10 @@ impl Tx {
             backend,
             #[cfg(test)]
             clock_set: Arc::default(),
+            #[cfg(test)]
+            fuse: Arc::default(),
+            #[cfg(test)]
+            statements: std::sync::atomic::AtomicUsize::new(0),
         })
     }
 
@@ -212,16 +225,25 @@ impl Tx {
 
     /// Runs a statement and says how many rows it changed.
     pub(crate) async fn execute(&self, statement: Statement) -> Result<u64, Error> {
+        #[cfg(test)]
+        self.fuse.burn(testing::CutOff::Before(self.statements.fetch_add(1, Ordering::Relaxed)))?;
         Ok(self.inner.execute_raw(statement).await?.rows_affected())
     }
 
     /// Runs a statement and gives the rows it returns.
     pub(crate) async fn query(&self, statement: Statement) -> Result<Vec<QueryResult>, Error> {
+        #[cfg(test)]
+        self.fuse.burn(testing::CutOff::Before(self.statements.fetch_add(1, Ordering::Relaxed)))?;
         Ok(self.inner.query_all_raw(statement).await?)
     }
 
     /// Makes everything it did true at once.
     pub async fn commit(self) -> Result<(), Error> {
-        Ok(self.inner.commit().await?)
+        #[cfg(test)]
+        self.fuse.burn(testing::CutOff::BeforeCommit)?;
+        self.inner.commit().await?;
+        #[cfg(test)]
+        self.fuse.burn(testing::CutOff::AfterCommit)?;
+        Ok(())
     }
 }

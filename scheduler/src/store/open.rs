@@ -175,6 +175,8 @@ async fn open_sqlite(path: &Path) -> Result<Store, Error> {
         definitions: Arc::default(),
         _lock: Some(Arc::new(lock)),
         clock_set: super::ClockSet::default(),
+        #[cfg(test)]
+        fuse: Arc::default(),
     })
 }
 
@@ -311,6 +313,8 @@ async fn open_postgres(url: &str) -> Result<Store, Error> {
         definitions: Arc::default(),
         _lock: None,
         clock_set: super::ClockSet::default(),
+        #[cfg(test)]
+        fuse: Arc::default(),
     })
 }
 

@@ -9,14 +9,46 @@ use std::{
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::{
-        OnceLock,
+        Arc, Mutex, OnceLock,
         atomic::{AtomicU32, Ordering},
     },
 };
 
+use sea_orm::DbErr;
 use tempfile::TempDir;
 
-use super::{Settings, Store};
+use super::{Error, Settings, Store};
+
+/// Where a transaction is cut off, as it is when its scheduler dies or loses its database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CutOff {
+    /// Before the statement with this number, counted from 0.
+    Before(usize),
+    /// After the last statement.
+    BeforeCommit,
+    /// It is committed, and nobody hears of it.
+    AfterCommit,
+}
+
+/// Cuts the first transaction off that comes to one place; that one alone.
+#[derive(Debug, Default)]
+pub(crate) struct Fuse(Mutex<Option<CutOff>>);
+
+impl Fuse {
+    pub(crate) fn at(place: CutOff) -> Self {
+        Self(Mutex::new(Some(place)))
+    }
+
+    /// Whether a transaction has been cut off. None is from now on.
+    pub(crate) fn has_blown(&self) -> bool {
+        self.0.lock().expect("nobody panics here").take().is_none()
+    }
+
+    pub(super) fn burn(&self, place: CutOff) -> Result<(), Error> {
+        let cut_off = self.0.lock().expect("nobody panics here").take_if(|at| *at == place).is_some();
+        if cut_off { Err(Error::Unreachable(DbErr::Custom("a test has cut it off".to_owned()))) } else { Ok(()) }
+    }
+}
 
 /// A store of its own for one test.
 pub(crate) struct World {
@@ -26,9 +58,23 @@ pub(crate) struct World {
 }
 
 impl World {
+    /// The same store, whose transactions may be cut off.
+    pub(crate) fn with(&self, fuse: &Arc<Fuse>) -> Store {
+        let mut store = self.store.clone();
+        store.fuse = fuse.clone();
+        store
+    }
+
+    /// The same store, for a second scene on it.
+    pub(crate) fn shared(&self) -> Self {
+        Self { store: self.store.clone(), settings: self.settings.clone(), _directory: None }
+    }
+
     /// The same database, opened once more: another scheduler's.
     pub(crate) async fn again(&self) -> Self {
-        let store = Store::open(&self.settings).await.expect("the database opens once more");
+        let mut store = Store::open(&self.settings).await.expect("the database opens once more");
+        // There is one clock of the database, whoever asks it.
+        store.clock_set = self.store.clock_set.clone();
         Self { store, settings: self.settings.clone(), _directory: None }
     }
 }

@@ -1,6 +1,10 @@
 //! `docs/models.md` shows what the models come to; each test sees to its own row.
 
-use std::{fs, path::Path, sync::Mutex};
+use std::{
+    fs,
+    path::Path,
+    sync::{Mutex, PoisonError},
+};
 
 /// Set to have rows written instead of compared.
 const WRITE: &str = "BATON_WRITE_DOCS";
@@ -12,7 +16,7 @@ static PAGE: Mutex<()> = Mutex::new(());
 pub(crate) fn shows(model: &str, without: &str, rest: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/models.md");
     let (key, row) = (format!("| {model} | {without} |"), format!("| {model} | {without} | {rest} |"));
-    let _alone = PAGE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let _alone = PAGE.lock().unwrap_or_else(PoisonError::into_inner);
     let page = fs::read_to_string(&path).expect("docs/models.md can be read");
     let shown = page.lines().find(|line| line.starts_with(&key));
     if shown == Some(row.as_str()) {

@@ -24,6 +24,7 @@ mod protocol;
 mod races;
 mod restarts;
 mod rules;
+mod schedule_faults;
 mod schedulers;
 mod schedules;
 mod servers;

@@ -3,11 +3,11 @@
 use chrono::NaiveDate;
 use proptest::prelude::*;
 
-use super::{at, cron, schedule, walk};
+use super::{at, cron, schedule, soak, walk};
 use crate::domain::schedule::{
     Language, Spec,
     cron::{Expression, range},
-    text::{CycleUnit, Form, MonthDay, Rule, Step, TIMES_MAX, TextError, Time},
+    text::{CycleUnit, EVERY_MAX, Form, MonthDay, Rule, Step, TIMES_MAX, TextError, Time},
     wall::Manner,
 };
 
@@ -74,16 +74,81 @@ fn rule() -> impl Strategy<Value = Rule> {
     .prop_filter("not in the grammar", Rule::is_sound)
 }
 
+/// Says a rule in both languages and reads it back.
+fn is_read_back(rule: &Rule) -> Result<(), TestCaseError> {
+    for language in [Language::English, Language::Chinese] {
+        let said = rule.describe(language);
+        let read = Rule::parse(&said).map_err(|error| TestCaseError::fail(format!("{said}: {error}")))?;
+        prop_assert_eq!(&read, rule, "{}", said);
+    }
+    Ok(())
+}
+
+/// The parts of the grammar one by one, each in full; how they go together is left to chance, above.
+#[test]
+fn every_word_of_the_grammar_is_read_back_as_the_same() {
+    let noon = || vec![Time(43_200)];
+    let every_day = 127;
+    let all_months = range(1, 12);
+    let mut rules = Vec::new();
+    let seconds = (1..60).map(Step::Seconds);
+    let steps =
+        seconds.chain((1..60).map(Step::Minutes)).chain((1..24).flat_map(|n| (0..60).map(move |m| Step::Hours(n, m))));
+    for step in steps {
+        rules.push(Form::Steps { step, window: None, days: every_day });
+    }
+    for days in 1..=every_day {
+        rules.push(Form::Steps { step: Step::Minutes(15), window: Some((Time(28_800), Time(64_800))), days });
+        rules.push(Form::Weekly { days, times: noon() });
+        rules.push(Form::Cycle { every: 2, unit: CycleUnit::Weeks(days), times: noon(), starting: None });
+    }
+    // Each minute opens one window and closes another.
+    for minute in 0..1_440 {
+        for window in [(Time(minute * 60), Time(86_340)), (Time(0), Time(minute * 60))] {
+            for step in [Step::Minutes(1), Step::Hours(2, 0)] {
+                rules.push(Form::Steps { step, window: Some(window), days: every_day });
+            }
+        }
+    }
+    for second in 0..86_400 {
+        rules.push(Form::Weekly { days: every_day, times: vec![Time(second)] });
+    }
+    let named = [MonthDay::Last, MonthDay::FirstWorkday, MonthDay::LastWorkday].into_iter();
+    let weekdays = (0..7).flat_map(|day| (1..=5).map(move |n| MonthDay::Nth(day, n)).chain([MonthDay::LastOf(day)]));
+    let month_days: Vec<_> = (1..=31).map(MonthDay::Day).chain(named).chain(weekdays).collect();
+    // Every set of months is 200,000 rules; where there is no time, each month and all of them are.
+    let months: Vec<u64> = if soak() {
+        (1..4_096).map(|bits| bits << 1).collect()
+    } else {
+        (1..=12).map(|n| 1 << n).chain([all_months]).collect()
+    };
+    for &day in &month_days {
+        rules.extend(months.iter().map(|&months| Form::Monthly { day, months, times: noon() }));
+    }
+    let units = month_days.into_iter().map(CycleUnit::Months).chain([CycleUnit::Days, CycleUnit::Weeks(every_day)]);
+    for unit in units {
+        let every = if soak() { 2..=EVERY_MAX } else { 2..=40 };
+        rules.extend(every.map(|every| Form::Cycle { every, unit, times: noon(), starting: None }));
+    }
+    let first = NaiveDate::default();
+    for starting in first.iter_days().take(if soak() { 48_000 } else { 1_500 }).map(Some) {
+        rules.push(Form::Cycle { every: 3, unit: CycleUnit::Days, times: noon(), starting });
+    }
+    let (mut read_back, all) = (0, rules.len());
+    for rule in rules.into_iter().map(Rule).filter(Rule::is_sound) {
+        is_read_back(&rule).unwrap();
+        read_back += 1;
+    }
+    println!("{read_back} rules are read back in two languages, {} are not in the grammar", all - read_back);
+    assert!(read_back > 80_000);
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2_000, max_global_rejects: 100_000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: if soak() { 500_000 } else { 2_000 }, max_global_rejects: 1_000_000, ..ProptestConfig::default() })]
 
     #[test]
     fn what_is_said_is_read_back_as_the_same(rule in rule()) {
-        for language in [Language::English, Language::Chinese] {
-            let said = rule.describe(language);
-            let read = Rule::parse(&said).map_err(|error| TestCaseError::fail(format!("{said}: {error}")))?;
-            prop_assert_eq!(&read, &rule, "{}", said);
-        }
+        is_read_back(&rule)?;
     }
 
     #[test]

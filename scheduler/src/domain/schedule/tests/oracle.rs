@@ -85,14 +85,42 @@ fn changes(tz: Tz, first_year: i32, last_year: i32) -> Vec<(DateTime<Utc>, i32, 
     found
 }
 
-fn check(days: &Days, model: &Model) -> usize {
+/// What was compared. A difference is a failure, so what is told of it always agreed.
+#[derive(Debug, Default)]
+struct Tally {
+    zones: BTreeSet<&'static str>,
+    changes: usize,
+    /// Expressions of five fields, and of six.
+    dialects: [usize; 2],
+    /// Minutes at each of which both said whether something fires, and when.
+    minutes: usize,
+    fires: usize,
+    /// Questions about the next, the last and the number of fires, asked at instants in between.
+    questions: usize,
+}
+
+impl Tally {
+    fn tell(&self, what: &str) {
+        let Self { zones, changes, dialects: [unix, quartz], minutes, fires, questions } = self;
+        println!(
+            "{what}: {} zones, {changes} changes, {} expressions ({unix} of five fields, {quartz} of six), {minutes} \
+             minutes, {fires} fires, {questions} questions, 0 differences",
+            zones.len(),
+            unix + quartz,
+        );
+    }
+}
+
+fn check(days: &Days, model: &Model, tally: &mut Tally) {
+    tally.dialects[usize::from(!model.unix)] += 1;
+    tally.minutes += days.shown.len();
     let expression = match Expression::parse(&model.text) {
         Ok(expression) => expression,
         // Only what can never fire is refused.
         Err(error) => {
             assert!(error.message.contains("never fires"), "{}: {error}", model.text);
             assert!(days.fires(model).is_empty());
-            return 0;
+            return;
         }
     };
     let schedule = cron(&model.text, days.tz.name());
@@ -138,7 +166,8 @@ fn check(days: &Days, model: &Model) -> usize {
         }
         assert_eq!(schedule.count(asked, to), ahead.len() as u64, "{} in {}", model.text, days.tz);
     }
-    found.len()
+    tally.questions += 3 * ASKED as usize;
+    tally.fires += found.len();
 }
 
 /// How many instants around a change are asked about, and how many seconds apart.
@@ -184,15 +213,16 @@ fn the_oddest_clock_changes_fire_as_a_walk_by_minutes_does() {
 }
 
 fn run(what: &str, chosen: &[(Tz, DateTime<Utc>)], rounds: u32) {
-    let mut fires = 0;
+    let mut tally = Tally { changes: chosen.len(), ..Tally::default() };
     for (n, (tz, change)) in chosen.iter().enumerate() {
         let days = Days::around(*tz, *change);
         let hint = (*change - TimeDelta::minutes(1)).with_timezone(tz).naive_local() + TimeDelta::minutes(1);
         let mut chance = Chance(0xBA70 + n as u64);
+        tally.zones.insert(tz.name());
         for _ in 0..rounds {
-            fires += check(&days, &Model::random(&mut chance, hint));
+            check(&days, &Model::random(&mut chance, hint), &mut tally);
         }
     }
-    println!("{what}: {} changes, {} expressions, {fires} fires agree", chosen.len(), chosen.len() as u32 * rounds);
-    assert!(fires > 1_000);
+    tally.tell(what);
+    assert!(tally.fires > 1_000);
 }
