@@ -1,4 +1,9 @@
 -- The present schema, written by a test: run it with BATON_WRITE_DOCS=1.
+CREATE TABLE after_counted (
+    source_job_id blob NOT NULL,
+    job_config_id blob NOT NULL REFERENCES job_config (id) ON DELETE CASCADE,
+    PRIMARY KEY (source_job_id, job_config_id)
+    );
 CREATE TABLE after_end (
     job_config_id blob NOT NULL REFERENCES job_config (id) ON DELETE CASCADE,
     name text NOT NULL,
@@ -209,6 +214,13 @@ CREATE TABLE job_config (
     deleted_at bigint
     , disabled_at bigint, disabled_until bigint, disabled_reason text NOT NULL DEFAULT '', max_active_jobs integer, retain_age bigint, retain_count integer, retain_logs bigint);
 CREATE UNIQUE INDEX job_config_name ON job_config (namespace, name) WHERE deleted_at IS NULL;
+CREATE TABLE job_config_start (
+    job_config_id blob NOT NULL REFERENCES job_config (id) ON DELETE CASCADE,
+    namespace text NOT NULL,
+    name text NOT NULL,
+    PRIMARY KEY (job_config_id, name)
+    );
+CREATE INDEX job_config_started ON job_config_start (namespace, name);
 CREATE TABLE job_config_use (
     job_config_id blob NOT NULL REFERENCES job_config (id) ON DELETE CASCADE,
     -- TASK: a `job` task. AFTER: `after_jobs`.
@@ -241,6 +253,12 @@ CREATE TABLE meta (
     key text NOT NULL PRIMARY KEY,
     value text NOT NULL
     );
+CREATE TABLE removed_job (
+    id blob NOT NULL PRIMARY KEY,
+    removed_at bigint NOT NULL
+    );
+CREATE INDEX removed_job_at ON removed_job (removed_at, id);
+CREATE INDEX removed_job_tail ON removed_job (lower(substr(hex(id), -4)));
 CREATE TABLE request (
     principal text NOT NULL,
     method text NOT NULL,

@@ -21,6 +21,8 @@ mod m0011_completions;
 mod m0012_repair;
 mod m0013_boots;
 mod m0014_backfills;
+mod m0015_removed;
+mod m0016_starts;
 mod m0101_logs;
 
 /// The changes of the main database, in order.
@@ -45,6 +47,8 @@ impl MigratorTrait for Migrator {
             Box::new(m0012_repair::Migration),
             Box::new(m0013_boots::Migration),
             Box::new(m0014_backfills::Migration),
+            Box::new(m0015_removed::Migration),
+            Box::new(m0016_starts::Migration),
         ]
     }
 }

@@ -16,6 +16,7 @@ use crate::{
             http::{Place, check_text},
             span,
         },
+        retention::{self, Policy},
         timing::Timing,
     },
     flow, store,
@@ -23,6 +24,9 @@ use crate::{
 
 /// The longest that a stopping scheduler may ask its runners to hold on.
 const HOLD_FOR_MAX: Duration = Duration::from_hours(24);
+
+/// Spans that may be nothing.
+const MAY_BE_ZERO: [&str; 5] = ["grace", "hold_for", "retention_age", "retention_logs", "audit_age"];
 
 /// How a scheduler is to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,6 +43,8 @@ pub struct Config {
     pub timing: Timing,
     /// How its log lines look.
     pub log_format: LogFormat,
+    /// How long what has ended is kept.
+    pub retention: Policy,
     /// How callbacks are carried out.
     pub courier: flow::courier::Settings,
 }
@@ -75,7 +81,7 @@ const fn callbacks(name: &'static str, value: &'static str, help: &'static str) 
     Setting { name, value, help, heading: "Callbacks" }
 }
 
-const SETTINGS: [Setting; 29] = [
+const SETTINGS: [Setting; 32] = [
     setting("listen", "ADDRESS:PORT", "Where to listen [default: 127.0.0.1:7420]"),
     setting(
         "database_url",
@@ -100,6 +106,17 @@ const SETTINGS: [Setting; 29] = [
         "TIME",
         "How long a planned stop may last before the runners' tasks are decided without them [default: 10m]",
     ),
+    setting(
+        "retention_age",
+        "TIME",
+        "How long an ended job is kept, if its config does not say; 0s: for ever [default: 30d]",
+    ),
+    setting(
+        "retention_logs",
+        "TIME",
+        "How long the output of an ended job is kept, if its config does not say; 0s: as long as the job [default: 0s]",
+    ),
+    setting("audit_age", "TIME", "How long it is kept who changed what; 0s: for ever [default: 365d]"),
     callbacks(
         "callback_allow",
         "CIDR,…",
@@ -296,6 +313,11 @@ impl Values {
             Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok() => Ok(Some(text.to_owned())),
             _ => Err(format!("{text:?} is no address with a port; write it like scheduler-1:7420")),
         });
+        let retention = Policy {
+            age: self.span("retention_age", retention::AGE),
+            logs: self.span("retention_logs", Duration::ZERO),
+            audit: self.span("audit_age", retention::AUDIT),
+        };
         let public_url = self.parsed("public_url", "", |text| match text {
             "" => Ok(None),
             _ if text.ends_with('/') || text.contains(['?', '#']) => {
@@ -310,6 +332,7 @@ impl Values {
             public_url: public_url.flatten(),
             timing,
             log_format: log_format.unwrap_or_default(),
+            retention,
             courier: self.courier(),
         }
     }
@@ -344,7 +367,7 @@ impl Values {
 
     fn span(&mut self, name: &'static str, default: Duration) -> Duration {
         self.parsed(name, &span::format(default), |text| match span::parse(text)? {
-            Duration::ZERO if name != "grace" && name != "hold_for" => Err("must be more than nothing".to_owned()),
+            Duration::ZERO if !MAY_BE_ZERO.contains(&name) => Err("must be more than nothing".to_owned()),
             span => Ok(span),
         })
         .unwrap_or(default)

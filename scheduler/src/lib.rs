@@ -18,6 +18,7 @@ use uuid::Uuid;
 
 use crate::{
     config::Config,
+    domain::retention,
     flow::Engine,
     rpc::{Api, STREAMS_MAX, server},
     store::Store,
@@ -33,6 +34,7 @@ const STREAMS_TIMEOUT: Duration = Duration::from_secs(5);
 pub struct Scheduler {
     api: Api,
     turning: JoinHandle<()>,
+    retention: retention::Policy,
     listener: TcpListener,
     local_addr: SocketAddr,
 }
@@ -84,6 +86,7 @@ impl Scheduler {
             courier: config.courier,
         };
         let (engine, turning) = Engine::start(settings);
+        let retention = config.retention;
         let api = Api {
             store,
             engine,
@@ -92,7 +95,7 @@ impl Scheduler {
             tasks: TaskTracker::new(),
             streams: Arc::new(Semaphore::new(STREAMS_MAX)),
         };
-        Ok(Self { api, turning, listener, local_addr })
+        Ok(Self { api, turning, retention, listener, local_addr })
     }
 
     /// Where it listens: the port that was chosen when port 0 was asked for.
@@ -103,9 +106,10 @@ impl Scheduler {
     /// Serves until `shutdown` ends. Then it stops in order: nothing is given out any more, the runners are told where
     /// to go, the turn under way is finished, streams end, the database is closed. Runners go on with what they have.
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), Error> {
-        let Self { api, mut turning, listener, local_addr } = self;
+        let Self { api, mut turning, retention, listener, local_addr } = self;
         info!(address = %local_addr, version = env!("CARGO_PKG_VERSION"), "serving");
         let mut serving = tokio::spawn(server::serve(api.clone(), listener));
+        api.tasks.spawn(flow::keep(api.store.clone(), api.engine.clone(), retention, api.stop.clone()));
         if let Some(wakes) = api.store.wakes() {
             api.tasks.spawn(listen(api.clone(), wakes));
         }

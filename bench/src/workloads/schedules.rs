@@ -7,7 +7,7 @@
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Context as _;
-use baton_tests::{Asked, Backend, Cluster, World, job};
+use baton_tests::{Asked, Backend, Cluster, World, eventually, job};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
@@ -112,7 +112,9 @@ async fn store(cluster: &Cluster, count: usize) -> anyhow::Result<()> {
     let ask: Asked = cluster.ask();
     let mut template = definition("template", &json!(["true"]));
     template["schedules"] = json!([{"name": "yearly", "cron": CRON, "time_zone": ZONE}]);
-    ask.apply(&template.to_string()).await?;
+    // The server of the database was restarted a moment ago.
+    let template = template.to_string();
+    eventually("a scheduler stores the template", PATIENCE, || async { ask.apply(&template).await.ok() }).await;
     let copies = format!(
         "INSERT INTO job_config (id, namespace, name, version, created_at, updated_at)
              SELECT gen_random_uuid(), namespace, 'copy-' || n, version, created_at, updated_at

@@ -2,10 +2,12 @@
 
 mod placement;
 
+use std::time::Duration;
+
 use baton::v1::{
-    Attempt, GetJobRequest, GetRequest, GetRunnerRequest, GetTaskRequest, HttpTarget, Job, JobConfig,
-    ListSchedulesRequest, ListTasksRequest, Retry, Runner, StoredJobConfig, StoredSchedule, Task, TaskConfig, TaskKind,
-    TaskState, task_config::Target,
+    AfterJob, Attempt, GetJobRequest, GetRequest, GetRunnerRequest, GetTaskRequest, HttpTarget, Job, JobConfig,
+    ListSchedulesRequest, ListTasksRequest, Retention, Retry, Runner, StoredJobConfig, StoredSchedule, Task,
+    TaskConfig, TaskKind, TaskState, task_config::Target,
 };
 use chrono::{DateTime, Utc};
 use clap::Subcommand;
@@ -100,7 +102,7 @@ async fn config(context: &Context, name: String, version: Option<u32>, source: b
     if output.is_data() {
         return output.data(&response);
     }
-    let stored = response.job_config.unwrap_or_default();
+    let stored = response.job_config.clone().unwrap_or_default();
     if source {
         if stored.source.is_empty() {
             let next = format!("see it with `baton get config {name} -o yaml`");
@@ -110,7 +112,7 @@ async fn config(context: &Context, name: String, version: Option<u32>, source: b
     }
     let config = stored.config.clone().unwrap_or_default();
     let now = Utc::now();
-    output.lines(&config_lines(output, &stored, &config, now))?;
+    output.lines(&config_lines(output, &stored, &config, &response.round, now))?;
     if config.schedules.is_empty() || stored.version != stored.latest_version {
         return Ok(());
     }
@@ -124,7 +126,44 @@ async fn config(context: &Context, name: String, version: Option<u32>, source: b
     output.lines(&schedule_lines(output, &schedules, now))
 }
 
-fn config_lines(output: Output, stored: &StoredJobConfig, config: &JobConfig, now: DateTime<Utc>) -> Vec<Line> {
+/// How long ended jobs are kept, in a few words.
+fn retention(kept: &Retention) -> String {
+    let span = |span, always: &str| match proto_span(span) {
+        Some(Duration::ZERO) => Some(always.to_owned()),
+        span => span.map(time::span),
+    };
+    let mut words = Vec::new();
+    words.extend(span(kept.age, "for ever").map(|age| format!("jobs {age}")));
+    match kept.count {
+        0 => {}
+        1 => words.push("at most 1 job".to_owned()),
+        count => words.push(format!("at most {count} jobs")),
+    }
+    words.extend(span(kept.logs, "as long as the job").map(|logs| format!("logs {logs}")));
+    words.join(", ")
+}
+
+/// Whom the round waits for that makes the next job, and who has finished in it.
+fn round(after: &[AfterJob]) -> String {
+    let (waits, finished): (Vec<_>, Vec<_>) = after.iter().partition(|one| one.job_id.is_empty());
+    let names: Vec<&str> = waits.iter().map(|one| one.name.as_str()).collect();
+    let finished: Vec<String> =
+        finished.iter().map(|one| format!("{} finished ({})", one.name, short_id(&one.job_id))).collect();
+    match (finished.is_empty(), names.is_empty()) {
+        (true, true) => String::new(),
+        (true, false) => format!("waits for {}", names.join(", ")),
+        (false, true) => finished.join(", "),
+        (false, false) => format!("waits for {}; {}", names.join(", "), finished.join(", ")),
+    }
+}
+
+fn config_lines(
+    output: Output,
+    stored: &StoredJobConfig,
+    config: &JobConfig,
+    after: &[AfterJob],
+    now: DateTime<Utc>,
+) -> Vec<Line> {
     let version = if stored.version == stored.latest_version {
         format!("v{}", stored.version)
     } else {
@@ -140,10 +179,14 @@ fn config_lines(output: Output, stored: &StoredJobConfig, config: &JobConfig, no
     if let Some(timeout) = proto_span(config.timeout) {
         facts.add("timeout", time::span(timeout));
     }
+    if let Some(kept) = &config.retention {
+        facts.add("retention", retention(kept));
+    }
     if let Some(after) = proto_span(config.warn_after) {
         facts.add("warn after", time::span(after));
     }
     facts.add("comes after", config.after_jobs.join(", "));
+    facts.add("next round", round(after));
     if config.max_active_jobs > 0 {
         facts.add("at once", format!("{} jobs at most", config.max_active_jobs));
     }

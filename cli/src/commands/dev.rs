@@ -17,7 +17,7 @@ use baton_runner::{
 use baton_scheduler::{
     Scheduler,
     config::{Config, LogFormat},
-    domain::{callback::address::Network, timing::Timing},
+    domain::{callback::address::Network, retention, timing::Timing},
     flow::courier,
     store,
 };
@@ -116,6 +116,7 @@ async fn serve(context: &Context, args: &Args, data: &Path, guarded: Guarded) ->
         public_url: None,
         timing: Timing::from_beat(BEAT, GRACE),
         log_format: LogFormat::default(),
+        retention: retention::Policy::default(),
         // It is for one person on this machine, whose webhooks are on it, too.
         courier: courier::Settings {
             allow: LOOPBACK.iter().filter_map(|range| Network::parse(range).ok()).collect(),

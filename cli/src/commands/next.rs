@@ -1,6 +1,6 @@
 //! `baton next`: what will run, and when.
 
-use baton::v1::{ListSchedulesRequest, ListSchedulesResponse, ScheduleState, StoredSchedule};
+use baton::v1::{GetRequest, ListSchedulesRequest, ListSchedulesResponse, ScheduleState, StoredSchedule};
 use chrono::Utc;
 
 use super::get::{Paging, note_next_page};
@@ -39,6 +39,9 @@ pub async fn run(context: &Context, args: Args) -> Result<Exit, Error> {
             client.list_schedules(request).await
         })
         .await?;
+    if all.schedules.is_empty() {
+        is_there(context, &job_config).await?;
+    }
     let (output, now) = (context.output, Utc::now());
     if output.is_data() {
         output.data(&all)?;
@@ -63,6 +66,17 @@ pub async fn run(context: &Context, args: Args) -> Result<Exit, Error> {
     }
     note_next_page(output, &all.next_page_token);
     Ok(Exit::Ok)
+}
+
+/// Fails unless there is such a job config, or none is named: one that does not exist has no schedules either, and whoever
+/// mistyped its name is to be told.
+pub async fn is_there(context: &Context, job_config: &str) -> Result<(), Error> {
+    if !job_config.is_empty() {
+        let request =
+            GetRequest { namespace: context.namespace.clone(), name: job_config.to_owned(), ..GetRequest::default() };
+        context.client().await?.get(request).await?;
+    }
+    Ok(())
 }
 
 /// The next fire, or what it waits for instead.

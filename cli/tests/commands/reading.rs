@@ -91,6 +91,7 @@ async fn a_description_tells_everything_there_is() {
             create_time: at(0),
             ..StoredJobConfig::default()
         }),
+        round: Vec::new(),
     }));
     let ended = fake.baton(&["describe", "config", "orders-etl", "--version", "6", "-n", "data"]).await;
     let expected = "\

@@ -21,6 +21,7 @@ pub mod placement;
 pub mod policy;
 pub mod reference;
 pub mod repair;
+pub mod retention;
 pub mod runner;
 pub mod schedule;
 pub mod scheduler;

@@ -1,6 +1,9 @@
 //! Instants as Baton stores them.
 
-use std::{ops::Add, time::Duration};
+use std::{
+    ops::{Add, Sub},
+    time::Duration,
+};
 
 /// An instant in UTC microseconds since 1970.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -18,6 +21,14 @@ impl Add<Duration> for Timestamp {
 
     fn add(self, span: Duration) -> Self {
         Self(self.0.saturating_add(micros(span)))
+    }
+}
+
+impl Sub<Duration> for Timestamp {
+    type Output = Self;
+
+    fn sub(self, span: Duration) -> Self {
+        Self(self.0.saturating_sub(micros(span)))
     }
 }
 

@@ -1,12 +1,16 @@
 //! Which job configs name which others: names that must mean something, and rings that must not be.
 //!
-//! A `job` task makes jobs of the config that it names; `after_jobs` makes jobs of its own config when those it names
-//! finish. Either way a run of one config leads to a run of another, and a ring of that would make jobs without end. It is
+//! A `job` task makes jobs of the config that it names, and so does a callback that starts one; `after_jobs` makes jobs of
+//! its own config when those it names finish. Any of these ways a run of one config leads to a run of another, and a ring of that would make jobs without end. It is
 //! refused when definitions are applied, over all of them together.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::definition::{JobConfig, Path, Problem, Target, did_you_mean};
+use super::definition::{
+    JobConfig, Path, Problem, Target,
+    callback::{Action, Callback},
+    did_you_mean,
+};
 
 /// How many names of a ring are shown; of a longer one the beginning and the end are.
 const SHOWN_MAX: usize = 12;
@@ -18,6 +22,8 @@ pub enum Kind {
     Task,
     /// It comes after it.
     After,
+    /// A callback starts it.
+    Callback,
 }
 
 impl Kind {
@@ -26,12 +32,13 @@ impl Kind {
         match self {
             Self::Task => "TASK",
             Self::After => "AFTER",
+            Self::Callback => "CALLBACK",
         }
     }
 
     /// The kind with this word.
     pub fn from_word(word: &str) -> Option<Self> {
-        [Self::Task, Self::After].into_iter().find(|kind| kind.word() == word)
+        [Self::Task, Self::After, Self::Callback].into_iter().find(|kind| kind.word() == word)
     }
 }
 
@@ -65,7 +72,20 @@ pub fn of(config: &JobConfig) -> Vec<(Use, Path)> {
     });
     let after = Path::default().key("after_jobs");
     let after = config.after_jobs.iter().enumerate().map(|(place, name)| (one(Kind::After, name), after.index(place)));
-    in_tasks.chain(after).collect()
+    let told = started(&config.callbacks, &Path::default());
+    let of_tasks =
+        config.tasks.iter().enumerate().flat_map(|(place, task)| started(&task.callbacks, &tasks.index(place)));
+    let told = told.into_iter().chain(of_tasks).map(|(name, path)| (one(Kind::Callback, name), path));
+    in_tasks.chain(after).chain(told).collect()
+}
+
+/// The job configs that some callbacks start, and where they are named.
+fn started<'c>(callbacks: &'c [Callback], whose: &Path) -> Vec<(&'c str, Path)> {
+    let callback = |(place, callback): (usize, &'c Callback)| match &callback.action {
+        Action::Job(job) => Some((job.name.as_str(), whose.key("callbacks").index(place).key("job").key("name"))),
+        Action::Http(_) | Action::Email(_) => None,
+    };
+    callbacks.iter().enumerate().filter_map(callback).collect()
 }
 
 /// Tells what is wrong with what definitions name, given what else there is: names that mean nothing, and rings. The
@@ -103,7 +123,7 @@ type Ways<'u> = BTreeMap<&'u str, BTreeSet<&'u str>>;
 
 fn lead<'u>(ways: &mut Ways<'u>, one: &'u Use) {
     let (from, to) = match one.kind {
-        Kind::Task => (&one.user, &one.name),
+        Kind::Task | Kind::Callback => (&one.user, &one.name),
         Kind::After => (&one.name, &one.user),
     };
     ways.entry(from).or_default().insert(to);
@@ -140,7 +160,7 @@ fn ring<'u>(ways: &Ways<'u>, starts: BTreeSet<&'u str>) -> Option<Vec<&'u str>> 
 fn tell(configs: &[&JobConfig], uses: &[Vec<(Use, Path)>], ring: &[&str]) -> Option<(usize, Problem)> {
     let pairs: Vec<(&str, &str)> = ring.iter().copied().zip(ring.iter().copied().cycle().skip(1)).collect();
     let closes = |one: &Use| match one.kind {
-        Kind::Task => pairs.contains(&(one.user.as_str(), one.name.as_str())),
+        Kind::Task | Kind::Callback => pairs.contains(&(one.user.as_str(), one.name.as_str())),
         Kind::After => pairs.contains(&(one.name.as_str(), one.user.as_str())),
     };
     let found = uses.iter().enumerate().find_map(|(position, uses)| {
@@ -168,13 +188,20 @@ mod tests {
     use super::*;
     use crate::domain::definition::read;
 
-    /// "b: job a, after c" as a definition.
+    /// "b: job a, after c, starts d" as a definition.
     fn config(text: &str) -> JobConfig {
         let (name, uses) = text.split_once(':').expect("a name and what it names");
         let mut source = format!("name: {name}\ntasks:\n  - {{name: work, shell: 'true'}}\n");
         let uses: Vec<(&str, &str)> = uses.split(',').filter_map(|one| one.trim().split_once(' ')).collect();
         for (_, other) in uses.iter().filter(|(kind, _)| *kind == "job") {
             source.extend(["  - {name: run-", other, ", job: {name: ", other, "}}\n"]);
+        }
+        let starts: Vec<&str> = uses.iter().filter(|(kind, _)| *kind == "starts").map(|(_, other)| *other).collect();
+        if !starts.is_empty() {
+            source.push_str("callbacks:\n");
+        }
+        for other in starts {
+            source.extend(["  - {events: [failed], job: {name: ", other, "}}\n"]);
         }
         let after: Vec<&str> = uses.iter().filter(|(kind, _)| *kind == "after").map(|(_, other)| *other).collect();
         if !after.is_empty() {
@@ -227,6 +254,14 @@ mod tests {
             ),
             // a runs b and is followed by it: two runs of b, and no more.
             (&["b: after a"], &["a: job b", "b:"], &[]),
+            // A callback starts a job as well.
+            (&["a: starts b"], &["b:"], &[]),
+            (&["a: starts a"], &[], &["0 callbacks[0].job.name: job config \"a\" would lead to itself without end"]),
+            (
+                &["b: starts a"],
+                &["a: job b", "b:"],
+                &["0 callbacks[0].job.name: these 2 job configs would lead to one another without end: b → a → b"],
+            ),
             // What is replaced counts no longer.
             (&["a:", "b: job a"], &["a: job b", "b:"], &[]),
         ];

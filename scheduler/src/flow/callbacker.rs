@@ -13,6 +13,7 @@ use super::{
     batch::{Awaited, Context, Input, Output},
     birth::{self, Cause, Kin},
     ending::cut,
+    order::Order,
     request::Error,
     work::Work,
 };
@@ -69,6 +70,12 @@ pub(super) struct Attempt {
 pub(super) fn jobs_of(input: &Input) -> impl Iterator<Item = Uuid> {
     let tried = input.tried.iter().map(|attempt| &attempt.callback);
     tried.chain(&input.starts).filter(|callback| callback.holds.is_some()).filter_map(|callback| callback.job_id)
+}
+
+/// The jobs whose callbacks are to be sent again: locked, none of them can be removed meanwhile.
+pub(super) async fn jobs_told_again(tx: &Tx, orders: &[Order]) -> Result<Vec<Uuid>, store::Error> {
+    let callbacks: Vec<Uuid> = orders.iter().filter_map(Order::callback).collect();
+    store::callback::jobs_of(tx, &callbacks).await
 }
 
 /// Writes down what tries came to, starts the jobs that callbacks start, and lets go of tasks that nothing holds any
@@ -173,6 +180,9 @@ async fn start(
 
 /// Has a callback sent again. One that was delivered or given up is tried from the start, under the same id.
 pub(super) async fn resend(tx: &Tx, work: &mut Work, id: Uuid) -> Result<Result<(), Error>, store::Error> {
+    if store::retention::takes_callback(tx, id).await? {
+        return Ok(Err(Error::Expired { kind: "job of callback", name: id.to_string() }));
+    }
     if store::callback::resend(tx, id, work.now).await? {
         work.told();
         return Ok(Ok(()));

@@ -136,7 +136,10 @@ async fn count_in_group(
     let (ended, succeeded) = (group.shards_ended, group.shards_succeeded);
     let count = group.shard_count.unwrap_or_default();
     if ended < count {
-        *room.entry(id).or_default() += 1;
+        // One that was ended while it waited leaves no room behind.
+        if shard.queued_at.is_some() {
+            *room.entry(id).or_default() += 1;
+        }
         return Ok(());
     }
     room.remove(&id);

@@ -2,6 +2,7 @@
 
 use uuid::Uuid;
 
+use super::keeper::{Keep, Kept};
 use super::request::{
     Applied, Apply, Backfill, Caller, CancelBackfill, Complete, Delete, DeleteCalendar, Error, MarkTask, PutCalendar,
     PutCalendars, Repaired, Rerun, Run, Switch, Terminate,
@@ -16,6 +17,7 @@ pub(super) enum Order {
     Complete(Complete),
     Rerun(Rerun),
     Mark(MarkTask),
+    Keep(Keep),
     Delete(Delete),
     Switch(Switch),
     Backfill(Backfill),
@@ -43,6 +45,7 @@ pub(super) enum OrderAnswer {
     Job(Result<Uuid, Error>),
     Count(Result<u32, Error>),
     Repaired(Result<Repaired, Error>),
+    Kept(Result<Kept, Error>),
     Done(Result<(), Error>),
 }
 
@@ -54,6 +57,14 @@ impl Order {
             Self::Complete(complete) => Some(complete.job_id),
             Self::Rerun(rerun) => Some(rerun.job_id),
             Self::Mark(mark) => Some(mark.job_id),
+            _ => None,
+        }
+    }
+
+    /// The callback it is about.
+    pub(super) fn callback(&self) -> Option<Uuid> {
+        match self {
+            Self::Resend(callback) => Some(*callback),
             _ => None,
         }
     }
@@ -102,7 +113,7 @@ impl Order {
             Self::DeleteCalendar(order) => Some(("DeleteCalendar", &order.caller)),
             // A token is good only once.
             Self::Complete(_) => None,
-            Self::DrainRunner { .. } | Self::DrainScheduler { .. } | Self::Resend(_) => None,
+            Self::Keep(_) | Self::DrainRunner { .. } | Self::DrainScheduler { .. } | Self::Resend(_) => None,
         }
     }
 
@@ -133,6 +144,7 @@ impl Order {
             Self::Run(_) | Self::Backfill(_) => OrderAnswer::Job(Err(error)),
             Self::PutCalendars(_) => OrderAnswer::Calendars(Err(error)),
             Self::Rerun(_) | Self::Mark(_) => OrderAnswer::Repaired(Err(error)),
+            Self::Keep(_) => OrderAnswer::Kept(Err(error)),
             Self::Terminate(_)
             | Self::Delete(_)
             | Self::Switch(_)

@@ -12,7 +12,7 @@ use super::{
     calendars, callbacker, completions,
     data::Data,
     ending::{terminate_job, terminate_tasks},
-    gates,
+    gates, keeper,
     order::{Order, OrderAnswer},
     plan::Plan,
     repair,
@@ -158,6 +158,7 @@ async fn carry_out(
         Order::Apply(order) => OrderAnswer::Applied(apply(tx, work.now, order, configs).await?),
         Order::Run(order) => OrderAnswer::Job(run(tx, context, work, order, configs).await?),
         Order::Terminate(order) => OrderAnswer::Count(terminate(tx, work, order).await?),
+        Order::Keep(keep) => OrderAnswer::Kept(Ok(keeper::pass(tx, work.now, keep).await?)),
         Order::Complete(order) => OrderAnswer::Done(completions::complete(tx, work, order).await?),
         // A repair counts the whole graph anew: what ended in this turn has to have had its consequences.
         Order::Rerun(order) => {
@@ -231,6 +232,7 @@ async fn apply(
             change = Change::Unchanged;
         } else {
             config.version += 1;
+            store::retention::put(tx, config.id, definition.retention.unwrap_or_default()).await?;
             let edges: Vec<(u32, u32)> = (0..u32::try_from(graph.len()).unwrap_or(u32::MAX))
                 .flat_map(|parent| graph.children(parent).iter().map(move |child| (parent, *child)))
                 .collect();

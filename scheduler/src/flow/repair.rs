@@ -54,6 +54,7 @@ pub(super) async fn rerun(tx: &Tx, work: &mut Work, order: &Rerun) -> Outcome<Re
         return Ok(Err(refusal));
     }
     store::repair::unmark(tx, &chosen.tasks()).await?;
+    store::retention::logs_kept(tx, order.job_id).await?;
     for task in &chosen.whole {
         run_again(work, *task);
     }
@@ -174,6 +175,9 @@ async fn take_graph(tx: &Tx, work: &mut Work, id: Uuid) -> Outcome<Graph> {
             _ => ("JOB_NOT_STARTED", "the job has not started yet; try again when it runs".to_owned()),
         };
         return Ok(Err(Error::Conflict { reason, message }));
+    }
+    if store::retention::is_removing(tx, id).await? {
+        return Ok(Err(Error::Expired { kind: "job", name: id.to_string() }));
     }
     work.take_tasks(store::repair::lock_graph(tx, id).await?);
     let marked = store::repair::marked(tx, id).await?;

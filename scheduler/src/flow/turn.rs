@@ -95,6 +95,7 @@ async fn run(context: &mut Context, input: &Input) -> Result<Output, store::Erro
     wanted.extend(&held.jobs);
     let mut moving = transfer::Stranded::default();
     wanted.extend(callbacker::jobs_of(input));
+    wanted.extend(callbacker::jobs_told_again(&tx, &input.orders).await?);
     wanted.extend(trigger::jobs_of(&tx, &fires).await?);
     wanted.extend(&input.handover.newborn);
     let families = sub_jobs::claim(&tx, &input.handover, input.look.is_some()).await?;
@@ -202,7 +203,6 @@ async fn run(context: &mut Context, input: &Input) -> Result<Output, store::Erro
         }
         output.drained = Some(store::runner::drained_of(&tx, context.scheduler).await?);
         store::request::forget(&tx, now, REQUESTS_FORGOTTEN_MAX).await?;
-        store::callback::forget(&tx, now, REQUESTS_FORGOTTEN_MAX).await?;
     }
     if input.fire || reschedules {
         // What is due still is more than one turn takes, or in the hands of another scheduler.

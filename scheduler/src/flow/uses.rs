@@ -67,6 +67,7 @@ pub(super) async fn in_the_way(tx: &Tx, order: &Delete) -> Result<Option<Error>,
         .map(|one| match one.kind {
             Kind::Task => format!("{} (a `job` task)", one.user),
             Kind::After => format!("{} (after_jobs)", one.user),
+            Kind::Callback => format!("{} (a callback)", one.user),
         })
         .collect();
     if users.is_empty() {

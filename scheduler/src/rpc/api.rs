@@ -45,13 +45,27 @@ impl Api {
 
     /// A job by its id, or by a unique beginning or end of it.
     pub(super) async fn job(&self, part: &str) -> Result<Job, Error> {
-        let id = one("job_id", Kind::Job, part, self.store.find_job(part).await?)?;
-        self.job_by_id(id).await
+        match self.store.find_job(part).await? {
+            Found::None => Err(self.no_job(part).await),
+            found => self.job_by_id(one("job_id", Kind::Job, part, found)?).await,
+        }
     }
 
     /// A job by its id.
     pub(super) async fn job_by_id(&self, id: Uuid) -> Result<Job, Error> {
-        self.store.job(id).await?.ok_or_else(|| Error::not_found(Kind::Job, id))
+        match self.store.job(id).await? {
+            Some(job) => Ok(job),
+            None => Err(self.no_job(&id.to_string()).await),
+        }
+    }
+
+    /// "There is no such job", or not any more.
+    async fn no_job(&self, part: &str) -> Error {
+        match self.store.was_removed(part).await {
+            Ok(true) => Error::Refused(request::Error::Expired { kind: "job", name: part.to_owned() }),
+            Ok(false) => Error::not_found(Kind::Job, part),
+            Err(error) => error.into(),
+        }
     }
 
     /// The id of a callback by a unique beginning or end of it.

@@ -22,6 +22,7 @@ use crate::{
         job::JobState,
         origin::Trigger,
         placement::Class,
+        retention::Retention,
         runner::RunnerState,
         scheduler::SchedulerState,
         task::{Kind, TaskState},
@@ -362,6 +363,11 @@ pub(crate) fn job_config(config: &JobConfig) -> v1::JobConfig {
         max_active_jobs: config.max_active_jobs.unwrap_or_default(),
         warn_after: config.warn_after.map(duration),
         callbacks: config.callbacks.iter().map(callbacks::callback).collect(),
+        retention: config.retention.map(|kept| v1::Retention {
+            age: kept.age.map(duration),
+            count: kept.count.unwrap_or_default(),
+            logs: kept.logs.map(duration),
+        }),
     }
 }
 
@@ -454,6 +460,11 @@ pub(crate) fn read_job_config(field: &str, config: v1::JobConfig) -> Result<JobC
         .collect();
     let callbacks = reader.callbacks(&format!("{field}.callbacks"), config.callbacks);
     let overlap = reader.overlap(format!("{field}.overlap"), config.overlap);
+    let retention = config.retention.map(|kept| Retention {
+        age: reader.duration(format!("{field}.retention.age"), kept.age),
+        count: Some(kept.count).filter(|count| *count > 0),
+        logs: reader.duration(format!("{field}.retention.logs"), kept.logs),
+    });
     let config = JobConfig {
         namespace: config.namespace,
         name: config.name,
@@ -471,6 +482,7 @@ pub(crate) fn read_job_config(field: &str, config: v1::JobConfig) -> Result<JobC
         after_jobs: config.after_jobs,
         max_active_jobs: Some(config.max_active_jobs).filter(|limit| *limit > 0),
         callbacks,
+        retention,
     };
     if reader.violations.is_empty() { Ok(config) } else { Err(reader.violations) }
 }
@@ -700,6 +712,11 @@ mod tests {
             max_active_jobs: Some(4),
             warn_after: Some(Duration::from_secs(9)),
             callbacks: full_callbacks(),
+            retention: Some(Retention {
+                age: Some(Duration::from_hours(9)),
+                count: Some(7),
+                logs: Some(Duration::ZERO),
+            }),
         }
     }
 

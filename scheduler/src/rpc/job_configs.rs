@@ -3,12 +3,13 @@
 use std::{collections::HashMap, sync::Arc};
 
 use baton::v1::{
-    AppliedJobConfig, ApplyChange, ApplyRequest, ApplyResponse, DeleteRequest, DeleteResponse, Difference,
+    AfterJob, AppliedJobConfig, ApplyChange, ApplyRequest, ApplyResponse, DeleteRequest, DeleteResponse, Difference,
     DisableRequest, DisableResponse, EnableRequest, EnableResponse, GetRequest, GetResponse, ListRequest, ListResponse,
     ListVersionsRequest, ListVersionsResponse, ListedJobConfig, ListedVersion, RestoreRequest, RestoreResponse,
     StoredJobConfig, StoredSchedule, apply_request, job_config_service_server::JobConfigService,
 };
 use tonic::{Request, Response, Status, async_trait};
+use uuid::Uuid;
 
 use super::{
     api::{Api, Fields},
@@ -145,7 +146,22 @@ impl JobConfigs {
     async fn read(&self, request: GetRequest) -> Result<GetResponse, Error> {
         let version = Some(request.version).filter(|version| *version > 0);
         let config = self.config(&Api::namespace(request.namespace), &request.name, version).await?;
-        Ok(GetResponse { job_config: Some(stored(config)) })
+        let round = if config.version == config.latest_version { self.round(&config).await? } else { Vec::new() };
+        Ok(GetResponse { job_config: Some(stored(config)), round })
+    }
+
+    /// How far the round is that makes the next job of a config which comes after others.
+    async fn round(&self, config: &Config) -> Result<Vec<AfterJob>, Error> {
+        let names = &config.definition.config.after_jobs;
+        if names.is_empty() {
+            return Ok(Vec::new());
+        }
+        let finished = self.0.store.round(config.id).await?;
+        let after = |name: &String| AfterJob {
+            name: name.clone(),
+            job_id: finished.get(name).map(Uuid::to_string).unwrap_or_default(),
+        };
+        Ok(names.iter().map(after).collect())
     }
 
     async fn page(&self, request: ListRequest) -> Result<ListResponse, Error> {

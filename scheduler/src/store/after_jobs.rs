@@ -65,6 +65,9 @@ pub async fn note(tx: &Tx, finished: &[Finished]) -> Result<u64, Error> {
                 WHERE NOT EXISTS (SELECT 1 FROM job_source
                     WHERE job_source.job_config_id = job_config_use.job_config_id
                     AND job_source.source_job_id = input.job)
+                AND NOT EXISTS (SELECT 1 FROM after_counted
+                    WHERE after_counted.source_job_id = input.job
+                    AND after_counted.job_config_id = job_config_use.job_config_id)
                 ORDER BY job_config_use.job_config_id, input.label, input.job
                 ON CONFLICT (job_config_id, name) DO NOTHING";
     tx.execute(input.statement(tx.backend(), text, &[])).await
@@ -140,8 +143,10 @@ pub async fn forget_counted(tx: &Tx, configs: &[Uuid]) -> Result<(), Error> {
         return Ok(());
     }
     let text = "WITH {input} DELETE FROM after_end WHERE job_config_id IN (SELECT config FROM input)
-                AND EXISTS (SELECT 1 FROM job_source WHERE job_source.job_config_id = after_end.job_config_id
-                    AND job_source.source_job_id = after_end.job_id)";
+                AND (EXISTS (SELECT 1 FROM job_source WHERE job_source.job_config_id = after_end.job_config_id
+                        AND job_source.source_job_id = after_end.job_id)
+                    OR EXISTS (SELECT 1 FROM after_counted WHERE after_counted.source_job_id = after_end.job_id
+                        AND after_counted.job_config_id = after_end.job_config_id))";
     tx.execute(of(configs).statement(tx.backend(), text, &[])).await?;
     Ok(())
 }

@@ -4,8 +4,6 @@
 #[cfg(test)]
 mod tests;
 
-use std::time::Duration;
-
 use sea_orm::QueryResult;
 use uuid::Uuid;
 
@@ -17,11 +15,8 @@ use super::{
 use crate::domain::{
     callback::{Event, State},
     definition::callback::Action,
-    time::{Timestamp, micros},
+    time::Timestamp,
 };
-
-/// How long callbacks of no job are kept.
-const KEPT_FOR: Duration = Duration::from_hours(30 * 24);
 
 /// One event for one receiver, as it is written.
 #[derive(Debug, Clone, PartialEq)]
@@ -347,15 +342,6 @@ pub async fn release_of_gone(tx: &Tx, heir: Uuid, address: Option<&str>, now: Ti
     tx.execute(sql::statement(tx.backend(), text, &params)).await
 }
 
-/// Removes what was told long ago of fires that made no job; everything else goes with its job.
-pub async fn forget(tx: &Tx, now: Timestamp, limit: u32) -> Result<u64, Error> {
-    let text = "DELETE FROM callback WHERE id IN (
-                    SELECT id FROM callback WHERE job_id IS NULL AND created_at < :before AND state <> 'PENDING'
-                    ORDER BY created_at LIMIT :limit {skip_locked})";
-    let params = [("before", (now.0 - micros(KEPT_FOR)).into()), ("limit", i64::from(limit).into())];
-    tx.execute(sql::statement(tx.backend(), text, &params)).await
-}
-
 /// Lets go of what a scheduler that stops has claimed.
 pub async fn release(tx: &Tx, owner: Uuid, now: Timestamp) -> Result<u64, Error> {
     let text = "UPDATE callback SET owner = NULL, next_try_at = :now WHERE state = 'PENDING' AND owner = :owner";
@@ -367,6 +353,17 @@ pub async fn resend(tx: &Tx, id: Uuid, now: Timestamp) -> Result<bool, Error> {
     let text = "UPDATE callback SET state = 'PENDING', tries = 0, next_try_at = :now, ended_at = NULL
                 WHERE id = :id AND owner IS NULL AND made_job_id IS NULL";
     Ok(tx.execute(sql::statement(tx.backend(), text, &[("now", now.0.into()), ("id", id.into())])).await? > 0)
+}
+
+/// The jobs that these callbacks tell of.
+pub async fn jobs_of(tx: &Tx, callbacks: &[Uuid]) -> Result<Vec<Uuid>, Error> {
+    if callbacks.is_empty() {
+        return Ok(Vec::new());
+    }
+    let text = "WITH {input} SELECT DISTINCT job_id FROM callback
+                WHERE job_id IS NOT NULL AND id IN (SELECT id FROM input)";
+    let rows = tx.query(ids(callbacks).statement(tx.backend(), text, &[])).await?;
+    rows.iter().map(|row| row.column("job_id")).collect()
 }
 
 /// The job that a callback started, if it did; `None` if there is no such callback.

@@ -1,6 +1,7 @@
 //! Two connections, interleaved by hand: each rule about locks is shown to hold, and the fault is shown that comes when
 //! it is left out. PostgreSQL alone: on SQLite one writer is all there is.
 
+mod families;
 mod limits;
 
 use std::{collections::BTreeMap, future::Future, time::Duration};

@@ -25,6 +25,7 @@ pub mod read;
 mod reader;
 pub mod repair;
 pub mod request;
+pub mod retention;
 mod row;
 pub mod runner;
 pub mod schedule;

@@ -40,7 +40,11 @@ async fn read(connection: &impl ConnectionTrait, backend: DbBackend, namespace: 
     let names = connection.query_all_raw(sql::statement(backend, names, &of)).await?;
     let uses = "SELECT job_config.name AS user_name, job_config_use.kind, job_config_use.name FROM job_config_use
                 JOIN job_config ON job_config.id = job_config_use.job_config_id
-                WHERE job_config.deleted_at IS NULL AND job_config_use.namespace = :namespace";
+                WHERE job_config.deleted_at IS NULL AND job_config_use.namespace = :namespace
+                UNION ALL
+                SELECT job_config.name AS user_name, 'CALLBACK' AS kind, job_config_start.name FROM job_config_start
+                JOIN job_config ON job_config.id = job_config_start.job_config_id
+                WHERE job_config.deleted_at IS NULL AND job_config_start.namespace = :namespace";
     let uses = connection.query_all_raw(sql::statement(backend, uses, &of)).await?;
     Ok(Known {
         names: names.iter().map(|row| row.column("name")).collect::<Result<_, Error>>()?,
@@ -59,16 +63,28 @@ async fn read(connection: &impl ConnectionTrait, backend: DbBackend, namespace: 
 /// Writes what the newest version of a locked job config names. What it no longer comes after is forgotten.
 pub async fn put(tx: &Tx, config: Uuid, namespace: &str, uses: &[Use]) -> Result<(), Error> {
     let of = [("config", config.into()), ("namespace", namespace.into())];
-    let text_ = "DELETE FROM job_config_use WHERE job_config_id = :config";
-    tx.execute(sql::statement(tx.backend(), text_, &of)).await?;
-    if !uses.is_empty() {
-        let mut input = Input::new([text("kind"), text("name")]);
-        for one in uses {
-            input.push([one.kind.word().into(), one.name.as_str().into()]);
+    for text in [
+        "DELETE FROM job_config_use WHERE job_config_id = :config",
+        "DELETE FROM job_config_start WHERE job_config_id = :config",
+    ] {
+        tx.execute(sql::statement(tx.backend(), text, &of)).await?;
+    }
+    let (mut named, mut started) = (Input::new([text("kind"), text("name")]), Input::new([text("name")]));
+    for one in uses {
+        match one.kind {
+            Kind::Task | Kind::After => named.push([one.kind.word().into(), one.name.as_str().into()]),
+            Kind::Callback => started.push([one.name.as_str().into()]),
         }
+    }
+    if !named.is_empty() {
         let text = "WITH {input} INSERT INTO job_config_use (job_config_id, kind, namespace, name)
                     SELECT DISTINCT :config, kind, :namespace, name FROM input";
-        tx.execute(input.statement(tx.backend(), text, &of)).await?;
+        tx.execute(named.statement(tx.backend(), text, &of)).await?;
+    }
+    if !started.is_empty() {
+        let text = "WITH {input} INSERT INTO job_config_start (job_config_id, namespace, name)
+                    SELECT DISTINCT :config, :namespace, name FROM input";
+        tx.execute(started.statement(tx.backend(), text, &of)).await?;
     }
     let text = "DELETE FROM after_end WHERE job_config_id = :config AND name NOT IN (
                     SELECT name FROM job_config_use WHERE job_config_id = :config AND kind = 'AFTER')";

@@ -154,6 +154,44 @@ stories! {
         assert_eq!(receiver.seen().len(), jobs.len(), "nobody was told twice");
     }
 
+    /// Fires that make no job are told once for all that follow each other, and again when there is another reason.
+    async fn fires_that_make_no_job_are_told_once(world: World) {
+        let cluster = near(world).start().await;
+        let receiver = Receiver::that_answers(&[200]).await;
+        let gate = cluster.gate("go");
+        let config = json!({
+            "name": "often",
+            "schedules": [{"name": "tick", "every": "1s"}],
+            "callbacks": [receiver.hook(&["missed"])],
+            "tasks": [{"name": "work", "shell": gate.wait()}],
+        });
+        cluster.ask().apply(&config.to_string()).await.expect("it is applied");
+        let missed = async || {
+            let fires = cluster.baton(&["get", "fires", "often", "-o", "json"]).await.exits(0).json();
+            let counts = fires["fires"].as_array().cloned().unwrap_or_default();
+            counts.iter().filter_map(|fire| fire["count"].as_str()?.parse::<u64>().ok()).sum::<u64>()
+        };
+        eventually("three fires make no job", PATIENCE, async || (missed().await >= 3).then_some(())).await;
+        cluster.baton(&["disable", "often"]).await.exits(0);
+        let told = receiver.messages(1).await;
+        let mut reasons = Vec::new();
+        for message in &told {
+            let body: Value = serde_json::from_str(&message.body).expect("it is JSON");
+            assert_eq!((&body["event"], &body["job_config"]["name"]), (&json!("missed"), &json!("often")));
+            assert_eq!(body["fires"]["schedule"], "tick");
+            reasons.push(body["fires"]["reason"].as_str().expect("there is a reason").to_owned());
+        }
+        // A machine that stands still for a second may add another reason, and no more.
+        assert!(reasons.iter().any(|reason| reason == "skipped: a job of this config is live"), "{reasons:?}");
+        assert!(reasons.windows(2).all(|two| two[0] != two[1]), "one reason is told once: {reasons:?}");
+        eventually("every delivery is written down", PATIENCE, async || {
+            let listed = cluster.baton(&["get", "callbacks", "--state", "delivered", "-o", "json"]).await.exits(0).json();
+            listed["callbacks"].as_array().filter(|rows| rows.len() >= told.len()).map(drop)
+        })
+        .await;
+        gate.open();
+    }
+
     async fn a_receiver_that_is_down_is_told_when_it_is_back_or_by_hand(world: World) {
         let cluster = near(world).scheduler_arg("--callback-tries=2").start().await;
         let port = programs::free_address();

@@ -121,10 +121,10 @@ async fn a_bad_file_is_answered_with_every_problem_at_its_place() {
 #[tokio::test]
 async fn keys_of_later_versions_are_refused_rather_than_ignored() {
     let cluster = World::plain().start().await;
-    let file = "name: later\nretention: {}\ntasks: [{name: a, container: {image: x}}]\n";
+    let file = "name: later\nenabled: true\ntasks: [{name: a, container: {image: x}}]\n";
     fs::write(cluster.directory().join("later.yaml"), file).expect("it can be written");
     let refused = cluster.baton(&["apply", "-f", "later.yaml"]).await;
-    refused.exits(1).complains(&["retention", "container", "not supported by this version"]);
+    refused.exits(1).complains(&["enabled", "container", "not supported by this version"]);
 }
 
 #[tokio::test]

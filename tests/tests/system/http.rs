@@ -238,7 +238,16 @@ async fn an_endpoint_is_tried_from_a_runner() {
     let lacking = ["test-endpoint", "--url", "http://a/", "--label", "pool=none", "--wait", "500ms"];
     cluster.baton(&lacking).await.exits(1).complains(&["no runner took it", "pool=none"]);
     cluster.baton(&["test-endpoint"]).await.exits(2);
+    // A runner that is named asks, and no other.
+    let mut cluster = cluster;
+    cluster.add_runner(RunnerSpec::named("two").asks_this_machine()).await;
+    for runner in ["two", "one"] {
+        let tried = cluster.baton(&["test-endpoint", "--url", &service.url("/x"), "--runner", runner]).await;
+        assert!(tried.exits(0).stdout.contains(&format!("asked by {runner}")), "{}", tried.stdout);
+    }
+    let nobody = ["test-endpoint", "--url", &service.url("/x"), "--runner", "three", "--wait", "500ms"];
+    cluster.baton(&nobody).await.exits(3).complains(&["runner \"three\" does not exist", "baton get runners"]);
     let left = cluster.baton(&["get", "configs", "-o", "name"]).await;
     assert_eq!(left.stdout, "", "no config is left behind");
-    assert_eq!(service.asked().len(), 2);
+    assert_eq!(service.asked().len(), 4);
 }

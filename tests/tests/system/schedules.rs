@@ -84,7 +84,9 @@ stories! {
         let off = cluster.baton(&["get", "schedules", "report", "-o", "json"]).await.exits(0).json();
         assert_eq!(off["schedules"][0]["state"], "SCHEDULE_STATE_PAUSED");
         cluster.baton(&["enable", "report"]).await.exits(0);
-        cluster.baton(&["disable", "reprot"]).await.exits(3).complains(&["did you mean \"report\"?"]);
+        for words in [vec!["disable", "reprot"], vec!["next", "reprot"], vec!["get", "schedules", "reprot"]] {
+            cluster.baton(&words).await.exits(3).complains(&["did you mean \"report\"?"]);
+        }
         cluster.nothing_left_running().await;
     }
 }

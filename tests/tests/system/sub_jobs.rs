@@ -148,6 +148,26 @@ stories! {
         assert_eq!(made.0, 1, "one end of the first makes one job");
     }
 
+    /// A round that is not complete says whom it waits for.
+    async fn a_round_tells_who_is_missing(world: World) {
+        let cluster = world.runner(RunnerSpec::named("one")).start().await;
+        let one = |name: &str| format!("name: {name}\ntasks: [{{name: t, shell: 'true'}}]\n---\n");
+        let report = "name: report\nafter_jobs: [load, check]\ntasks: [{name: t, shell: 'true'}]\n";
+        cluster.ask().apply(&format!("{}{}{report}", one("load"), one("check"))).await.expect("it is stored");
+        let described = cluster.baton(&["describe", "config", "report"]).await;
+        assert!(described.stdout.contains("waits for load, check"), "{}", described.stdout);
+        cluster.baton(&["run", "load", "--wait"]).await.exits(0);
+        let described = cluster.baton(&["describe", "config", "report"]).await;
+        assert!(described.stdout.contains("waits for check; load finished ("), "{}", described.stdout);
+        cluster.baton(&["run", "check", "--wait"]).await.exits(0);
+        eventually("the job is made, and the next round waits for both", PATIENCE, async || {
+            let described = cluster.baton(&["describe", "config", "report"]).await;
+            let made = jobs_of(&cluster, "report").await.len() == 1;
+            (made && described.stdout.contains("waits for load, check")).then_some(())
+        })
+        .await;
+    }
+
     /// K07: what others name is not deleted under their hands, and with force they stay editable.
     async fn what_others_name_is_not_deleted_by_mistake(world: World) {
         let cluster = world.start().await;

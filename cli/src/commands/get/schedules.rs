@@ -5,7 +5,7 @@ use chrono::Utc;
 
 use super::{Paging, note_next_page};
 use crate::{
-    commands::next::{when, words, zone},
+    commands::next::{is_there, when, words, zone},
     context::Context,
     errors::Error,
     output::{
@@ -52,6 +52,9 @@ pub async fn run(context: &Context, args: Args) -> Result<(), Error> {
             client.list_schedules(request).await
         })
         .await?;
+    if all.schedules.is_empty() {
+        is_there(context, &job_config).await?;
+    }
     let (output, now) = (context.output, Utc::now());
     if output.is_data() {
         return output.data(&all);

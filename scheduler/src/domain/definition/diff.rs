@@ -12,7 +12,10 @@ use super::{
     callback::{Action, Email, StartJob, Webhook},
     span,
 };
-use crate::domain::schedule::{After, RuleSpec, Spec};
+use crate::domain::{
+    retention::Retention,
+    schedule::{After, RuleSpec, Spec},
+};
 
 /// Characters of a value that are shown.
 const SHOWN_MAX: usize = 1_000;
@@ -93,6 +96,7 @@ fn head(config: &JobConfig) -> Vec<Field> {
         after_jobs,
         max_active_jobs,
         callbacks,
+        retention,
     } = config;
     let mut fields = vec![field("namespace", namespace.clone()), field("name", name.clone())];
     pairs(&mut fields, "labels", labels);
@@ -141,6 +145,10 @@ fn head(config: &JobConfig) -> Vec<Field> {
     }
     fields.extend(max_active_jobs.map(|limit| field("max_active_jobs", limit.to_string())));
     self::callbacks(&mut fields, callbacks);
+    let Retention { age, count, logs } = retention.unwrap_or_default();
+    fields.extend(age.map(|age| field("retention.age", span::format(age))));
+    fields.extend(count.map(|count| field("retention.count", count.to_string())));
+    fields.extend(logs.map(|logs| field("retention.logs", span::format(logs))));
     fields
 }
 

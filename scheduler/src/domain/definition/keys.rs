@@ -8,6 +8,7 @@ use super::{
 use crate::domain::{
     callback::Event,
     placement::{Operator, Routing},
+    retention::COUNT_MAX,
     schedule::CATCHUP_LIMIT_MAX,
 };
 
@@ -197,9 +198,26 @@ pub(super) const JOB_CONFIG: Object = Object {
             "How many jobs of this config may run at once, those that a person starts included; unset means any number.",
         ),
         key("callbacks", Shape::Objects(&CALLBACK), "What is told to others about its jobs; at most 16."),
+        key(
+            "retention",
+            Shape::Object(&RETENTION),
+            "How long its ended jobs are kept; unset leaves it to the scheduler.",
+        ),
     ],
     choice: None,
-    later: &["enabled", "retention"],
+    later: &["enabled"],
+};
+
+/// How long ended jobs are kept.
+const RETENTION: Object = Object {
+    name: "Retention",
+    keys: &[
+        key("age", Shape::Span, "How long a job is kept after its end; 0s means for ever."),
+        key("count", Shape::Integer(1, COUNT_MAX as i64), "How many ended jobs are kept, the newest ones."),
+        key("logs", Shape::Span, "How long the output of a job is kept after its end; 0s means as long as the job."),
+    ],
+    choice: None,
+    later: &[],
 };
 
 /// An item of `schedules`.

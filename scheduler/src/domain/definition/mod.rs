@@ -7,7 +7,10 @@ use std::{collections::BTreeMap, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-use super::schedule::{Spec, overlap};
+use super::{
+    retention::Retention,
+    schedule::{Spec, overlap},
+};
 
 mod calendars;
 pub mod callback;
@@ -76,6 +79,8 @@ pub struct JobConfig {
     pub max_active_jobs: Option<u32>,
     /// What is told to others about its jobs.
     pub callbacks: Vec<Callback>,
+    /// How long its ended jobs are kept; `None` leaves it to the scheduler.
+    pub retention: Option<Retention>,
 }
 
 /// One schedule of a job config.

@@ -16,6 +16,7 @@ use super::{
 };
 use crate::domain::{
     callback::Event,
+    retention::Retention,
     schedule::{After, CATCHUP_LIMIT, CATCHUP_WINDOW, MISFIRE_AFTER, Misfire, RuleSpec, Spec},
     uses,
 };
@@ -131,6 +132,15 @@ fn job_config(mut fields: Fields) -> JobConfig {
         after_jobs: fields.texts("after_jobs").unwrap_or_default(),
         max_active_jobs: fields.integer("max_active_jobs").and_then(|number| number.try_into().ok()),
         callbacks: fields.objects("callbacks").unwrap_or_default().into_iter().map(callback).collect(),
+        retention: fields.object("retention").map(retention),
+    }
+}
+
+fn retention(mut fields: Fields) -> Retention {
+    Retention {
+        age: fields.span("age"),
+        count: fields.integer("count").and_then(|number| number.try_into().ok()),
+        logs: fields.span("logs"),
     }
 }
 

@@ -155,6 +155,7 @@ fn check_bounds(spec: &Spec, problems: &mut Vec<Problem>) {
         refuse("jitter", "it is 24 hours at most".to_owned());
     }
     if let RuleSpec::Every { period, .. } = spec.rule
+        && !spec.jitter.is_zero()
         && spec.jitter >= period
     {
         refuse("jitter", "it must be shorter than the interval, or fires would overtake each other".to_owned());

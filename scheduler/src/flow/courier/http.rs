@@ -18,7 +18,7 @@ use reqwest::{
 use rustls::{ClientConfig, RootCertStore, crypto::ring};
 use uuid::Uuid;
 
-use super::{ANSWER_MAX, CONNECT_MAX, Outcome, secret};
+use super::{CONNECT_MAX, Outcome, secret};
 use crate::{
     domain::{
         callback::{
@@ -51,7 +51,8 @@ struct Refused {
 }
 
 impl Sender {
-    pub(super) fn new(allow: &[Network]) -> Self {
+    /// Of a receiver that takes longer than `answer_max` nothing more is expected.
+    pub(super) fn new(allow: &[Network], answer_max: Duration) -> Self {
         let allow: Arc<[Network]> = allow.into();
         let client = Client::builder()
             .tls_backend_preconfigured(tls())
@@ -60,7 +61,7 @@ impl Sender {
             .redirect(Policy::none())
             .no_proxy()
             .connect_timeout(CONNECT_MAX)
-            .timeout(ANSWER_MAX)
+            .timeout(answer_max)
             .user_agent(concat!("baton-scheduler/", env!("CARGO_PKG_VERSION")))
             .build()
             .expect("the settings of the client are ours");
@@ -224,4 +225,47 @@ fn unanswered(error: &reqwest::Error) -> Outcome {
 pub(in crate::flow) fn chance() -> f64 {
     let bits = u32::try_from(Uuid::new_v4().as_u128() & u128::from(u32::MAX)).unwrap_or_default();
     f64::from(bits) / f64::from(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::{io::AsyncReadExt as _, net::TcpListener};
+
+    use super::*;
+    use crate::domain::{callback::Event, definition::callback::Action};
+
+    #[tokio::test]
+    async fn a_receiver_that_never_answers_is_left_alone_until_the_next_try() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/hook", listener.local_addr().unwrap());
+        // It takes everything in and says nothing.
+        let silent = tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut taken = 0;
+            let mut bytes = [0; 1024];
+            while let Ok(count @ 1..) = stream.read(&mut bytes).await {
+                taken += count;
+            }
+            taken
+        });
+        let webhook = Webhook { url, ..Webhook::default() };
+        let callback = Claimed {
+            id: Uuid::from_u128(1),
+            event_id: Uuid::from_u128(2),
+            event: Event::Failed,
+            namespace: "default".to_owned(),
+            action: Action::Http(webhook.clone()),
+            payload: "{}".to_owned(),
+            job_id: None,
+            holds: None,
+            depth: 0,
+            tries: 1,
+        };
+        let sender = Sender::new(&[Network::parse("127.0.0.0/8").unwrap()], Duration::from_millis(200));
+        let outcome = sender.post(&callback, &webhook, None).await;
+        let expected = Outcome::failed(Verdict::Retry, "it did not answer in time");
+        assert_eq!(outcome, expected);
+        // The connection is given up, too.
+        assert!(silent.await.unwrap() > 0);
+    }
 }

@@ -55,7 +55,7 @@ pub(super) struct Courier {
 impl Courier {
     /// A courier on its way.
     pub(super) fn new(settings: Settings) -> Self {
-        let http = http::Sender::new(&settings.allow);
+        let http = http::Sender::new(&settings.allow, ANSWER_MAX);
         Self { settings, http }
     }
 

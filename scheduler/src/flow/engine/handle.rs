@@ -13,6 +13,7 @@ use crate::{
     },
     flow::{
         changes::Subscription,
+        keeper::{Keep, Kept},
         order::{Order, OrderAnswer},
         pulse::Seen,
         request::{
@@ -60,6 +61,14 @@ impl Engine {
     /// Takes a person's word for how a task ended.
     pub async fn mark(&self, order: MarkTask) -> Result<Repaired, request::Error> {
         self.repaired(Order::Mark(order)).await
+    }
+
+    /// Removes what is not kept any more, a slice of it.
+    pub(in crate::flow) async fn keep(&self, keep: Keep) -> Result<Kept, request::Error> {
+        match self.order(Order::Keep(keep)).await? {
+            OrderAnswer::Kept(answer) => answer,
+            other => Err(mismatch(&other)),
+        }
     }
 
     /// Takes a job config out of use; returns how many of its jobs are live.

@@ -17,7 +17,7 @@ tasks: [{name: tc, shell: 'true'}]
 
 impl Scene {
     /// Runs a job of one task and ends that with this code.
-    async fn run_through(&self, runner: &mut Puppet, name: &str, code: i32) -> Uuid {
+    pub(super) async fn run_through(&self, runner: &mut Puppet, name: &str, code: i32) -> Uuid {
         let job = self.run_job(name).await;
         let (slot, task, spec) = runner.next_run().await;
         assert_eq!(spec.job_id, job);
@@ -35,7 +35,7 @@ impl Scene {
     }
 
     /// How many rows of a table there are.
-    async fn count(&self, table: &str) -> i64 {
+    pub(super) async fn count(&self, table: &str) -> i64 {
         let tx = self.world.store.begin().await.unwrap();
         let text = format!("SELECT count(*) AS count FROM {table}");
         let rows = tx.query(store::sql::statement(tx.backend(), &text, &[])).await.unwrap();

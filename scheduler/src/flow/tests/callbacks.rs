@@ -25,7 +25,7 @@ use crate::{
 
 /// What a receiver was sent.
 #[derive(Debug, Clone)]
-struct Message {
+pub(super) struct Message {
     head: String,
     body: Value,
 }
@@ -38,7 +38,7 @@ impl Message {
 }
 
 /// A web server: it answers as it is told, the last answer for ever.
-struct Receiver {
+pub(super) struct Receiver {
     url: String,
     messages: Arc<Mutex<Vec<Message>>>,
     arrived: Arc<Notify>,
@@ -46,7 +46,7 @@ struct Receiver {
 
 /// How a receiver answers.
 #[derive(Debug, Clone)]
-enum Answer {
+pub(super) enum Answer {
     Status(u16),
     /// When the test says so.
     Later(Arc<Notify>),
@@ -54,7 +54,7 @@ enum Answer {
 }
 
 impl Receiver {
-    async fn that_answers(answers: &[Answer]) -> Self {
+    pub(super) async fn that_answers(answers: &[Answer]) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/hook", listener.local_addr().unwrap());
         let (messages, arrived) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Notify::new()));
@@ -85,7 +85,7 @@ impl Receiver {
     }
 
     /// Waits until so many messages came.
-    async fn messages(&self, count: usize) -> Vec<Message> {
+    pub(super) async fn messages(&self, count: usize) -> Vec<Message> {
         tokio::time::timeout(PATIENCE, async {
             loop {
                 let messages = self.messages.lock().unwrap().clone();
@@ -99,7 +99,7 @@ impl Receiver {
         .expect("the receiver is told")
     }
 
-    fn hook(&self, events: &[Event], blocking: bool) -> Callback {
+    pub(super) fn hook(&self, events: &[Event], blocking: bool) -> Callback {
         let webhook = Webhook { url: self.url.clone(), ..Webhook::default() };
         Callback { events: events.to_vec(), action: Action::Http(webhook), blocking }
     }
@@ -122,7 +122,7 @@ async fn read(stream: &mut TcpStream) -> Option<Message> {
     }
 }
 
-fn quick() -> courier::Settings {
+pub(super) fn quick() -> courier::Settings {
     courier::Settings {
         allow: vec![Network::parse("127.0.0.0/8").unwrap()],
         backoff: Backoff { base: Duration::from_millis(20), tries: 3 },
@@ -351,18 +351,30 @@ async fn a_callback_starts_one_job_and_no_second_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_job_that_starts_itself_comes_to_an_end() {
+async fn jobs_that_start_one_another_come_to_an_end() {
     for scene in Scene::on_each_database_with(&quick()).await {
-        let action = Action::Job(StartJob { name: "job".into(), params: BTreeMap::new() });
-        let again = Callback { events: vec![Event::Finished], action, blocking: false };
-        // Nothing in it ever runs, so that it turns as fast as it can.
+        let starts = |name: String| {
+            let action = Action::Job(StartJob { name, params: BTreeMap::new() });
+            Callback { events: vec![Event::Finished], action, blocking: false }
+        };
+        // Nothing in them ever runs, so that they follow one another as fast as they can.
         let skipped = TaskConfig { enabled: Some(false), ..task("work", &[]) };
-        scene.apply_config(JobConfig { callbacks: vec![again], ..config(vec![skipped]) }).await;
-        scene.run().await;
+        let link = |at: u32| {
+            let callbacks = if at < 33 { vec![starts(format!("c{}", at + 1))] } else { Vec::new() };
+            (JobConfig { name: format!("c{at}"), callbacks, ..config(vec![skipped.clone()]) }, String::new())
+        };
+        let order = Apply { caller: Caller::default(), configs: (0..=33).map(link).collect() };
+        scene.engine.apply(order).await.unwrap();
+        scene.run_job("c0").await;
         let rows = scene.callbacks(|rows| rows.iter().any(|row| row.state == callback::State::GivenUp)).await;
         let given_up = rows.iter().find(|row| row.state == callback::State::GivenUp).unwrap();
         assert!(given_up.last_error.contains("32 jobs led to one another"), "{}", given_up.last_error);
         assert_eq!(rows.len(), 33);
+        // A ring of them is refused when it is closed.
+        let again = JobConfig { name: "c33".into(), callbacks: vec![starts("c0".into())], ..config(vec![skipped]) };
+        let order = Apply { caller: Caller::default(), configs: vec![(again, String::new())] };
+        let refused = scene.engine.apply(order).await.unwrap_err();
+        assert!(refused.to_string().contains("without end"), "{refused}");
     }
 }
 

@@ -295,6 +295,34 @@ async fn a_shard_that_is_run_again_while_others_run_waits_for_its_turn() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_shard_that_is_ended_while_it_waits_lets_no_other_run_too_early() {
+    for scene in Scene::on_each_database().await {
+        let shards = Some(Shards { split: Split::Count(4), max_parallel: 1, min_success_percent: 75 });
+        scene.apply(vec![TaskConfig { shards, ..task("work", &[]) }]).await;
+        let mut runner = Puppet::dial(&scene, hello("r", "1", 1, 4)).await;
+        let job_id = scene.run().await;
+        let (slot, first, _) = runner.next_run().await;
+        let mark = MarkTask { shard: Some(2), ..Scene::mark_order(job_id, "work", Said::Ended(Mark::Finished)) };
+        scene.engine.mark(mark).await.unwrap();
+        let (caller, reason) = (Caller::default(), String::new());
+        let task = Some("work".to_owned());
+        let end = Terminate { caller, job_id, task, shard_index: Some(3), grace: None, reason };
+        assert_eq!(scene.engine.terminate(end).await.unwrap(), 1);
+        // Shard 1 waits for shard 0 as before.
+        let text = "SELECT state FROM task WHERE job_id = :job AND shard_index >= 0 ORDER BY shard_index";
+        let tx = scene.world.store.begin().await.unwrap();
+        let rows = tx.query(store::sql::statement(tx.backend(), text, &[("job", job_id.into())])).await.unwrap();
+        drop(tx);
+        let states: Vec<String> = rows.iter().map(|row| row.try_get("", "state").unwrap()).collect();
+        assert_eq!(states, ["DISPATCHED", "CREATED", "FINISHED", "TERMINATED"]);
+        runner.end(slot, first, 0).await;
+        runner.play(&[("work#1", 0)]).await;
+        let (state, tasks) = scene.end_of(job_id).await;
+        assert_eq!((state, tasks["work"].0), (JobState::Finished, TaskState::Finished));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_job_that_stopped_or_was_terminated_goes_on_where_it_was() {
     for scene in Scene::on_each_database().await {
         let stops = TaskConfig { on_failure: Some(OnFailure::Stop), ..task("stops", &[]) };

@@ -11,6 +11,7 @@ use super::super::{
     page::Listing,
     status::Error,
 };
+use crate::flow::request;
 use crate::store::{
     log::{Chunk, Selection},
     read::{Job, Task, TaskFilter},
@@ -84,6 +85,10 @@ impl Selected {
         }
         fields.check()?;
         let job = api.job(&selector.job_id).await?;
+        if job.logs_removed {
+            let name = job.id.to_string();
+            return Err(Error::Refused(request::Error::Expired { kind: "output of job", name }));
+        }
         let (mut node, mut task_id) = (None, None);
         if !selector.name.is_empty() {
             node = Some(api.node(&job, &selector.name).await?);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::*;
 use crate::{
     domain::{callback::Event, definition::callback::StartJob},
-    store::testing,
+    store::{retention::forget_callbacks, testing},
 };
 
 const LEASE: Duration = Duration::from_mins(1);
@@ -128,8 +128,8 @@ async fn what_belongs_to_no_job_is_forgotten_by_age() {
         let told = CallbackRow { given_up: Some("no".to_owned()), ..row(0) };
         insert(&tx, &[told, row(0)]).await.unwrap();
         let day = Duration::from_hours(24);
-        assert_eq!(forget(&tx, Timestamp(0) + day * 29, 10).await.unwrap(), 0);
-        assert_eq!(forget(&tx, Timestamp(0) + day * 31, 10).await.unwrap(), 1, "what is still tried stays");
+        assert_eq!(forget_callbacks(&tx, Timestamp(0), 10).await.unwrap(), 0);
+        assert_eq!(forget_callbacks(&tx, Timestamp(0) + day, 10).await.unwrap(), 1, "what is still tried stays");
     }
 }
 

@@ -121,6 +121,22 @@ pub(super) async fn write(
     }
 }
 
+/// Removes the first pieces of output of a job, at most so many. Returns how many.
+pub(super) async fn remove(
+    writer: &DatabaseConnection,
+    backend: DbBackend,
+    job: Uuid,
+    limit: u32,
+) -> Result<u64, Error> {
+    let tx = Tx::begin(writer, backend).await?;
+    let text = "DELETE FROM log_chunk WHERE id IN
+                    (SELECT id FROM log_chunk WHERE job_id = :job ORDER BY id LIMIT :limit)";
+    let params = [("job", job.into()), ("limit", i64::from(limit).into())];
+    let removed = tx.execute(sql::statement(backend, text, &params)).await?;
+    tx.commit().await?;
+    Ok(removed)
+}
+
 impl Outlet {
     /// Stores a batch in one transaction and says for each piece up to where its output is stored then; none for a piece
     /// that comes behind one that could not be stored and is not sent again yet. To take it would make a hole of what is

@@ -93,6 +93,7 @@ pub struct Piece {
 /// The log store. Clones share it.
 #[derive(Debug, Clone)]
 pub struct Logs {
+    backend: DbBackend,
     reader: Reader,
     orders: mpsc::Sender<Order>,
     /// The jobs that a commit brought output of.
@@ -122,7 +123,7 @@ impl Logs {
         let outlet = append::Outlet { writer: writer.clone(), backend, given: given.clone() };
         let writing = append::write(outlet, queue, stored.clone(), stop.clone());
         let writing = Arc::new(Mutex::new(Some((tokio::spawn(writing), writer))));
-        Self { reader, orders, stored, stop, given, writing }
+        Self { backend, reader, orders, stored, stop, given, writing }
     }
 
     /// Stores what was taken in, takes in nothing more, and closes its connections.
@@ -142,6 +143,14 @@ impl Logs {
     /// begins beyond the end is taken with a note of what is missing before it.
     pub async fn append(&self, piece: Piece) -> Result<Pending, Error> {
         append::order(&self.orders, piece).await
+    }
+
+    /// Removes the first pieces of output of a job, at most so many, between two batches of what comes in. Returns how
+    /// many.
+    pub async fn remove(&self, job: Uuid, limit: u32) -> Result<u64, Error> {
+        let writer =
+            self.writing.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|(_, writer)| writer.clone());
+        append::remove(&writer.ok_or(Error::Stopped)?, self.backend, job, limit).await
     }
 
     /// A task was given out here under a new lease: so far there is no output under it, and this is its job.

@@ -53,16 +53,22 @@ impl Found {
 impl Store {
     /// Finds a job by its id, or by a unique beginning or end of it.
     pub async fn find_job(&self, part: &str) -> Result<Found, Error> {
-        self.find_in("job", part).await
+        self.find_in("job", "NOT removing", part).await
+    }
+
+    /// Whether a part of an id names jobs that are not kept any more.
+    pub async fn was_removed(&self, part: &str) -> Result<bool, Error> {
+        let found = self.find_in("removed_job", "true", part).await?;
+        Ok(matches!(found, Found::One(_) | Found::Several(_)))
     }
 
     /// Finds a callback by its id, or by a unique beginning or end of it.
     pub async fn find_callback(&self, part: &str) -> Result<Found, Error> {
-        self.find_in("callback", part).await
+        self.find_in("callback", "true", part).await
     }
 
-    /// Finds a row of a table with an index over the last digits of its ids.
-    async fn find_in(&self, table: &str, part: &str) -> Result<Found, Error> {
+    /// Finds a row of a table with an index over the last digits of its ids, of those rows that can be seen.
+    async fn find_in(&self, table: &str, seen: &str, part: &str) -> Result<Found, Error> {
         let Some(digits) = digits(part) else { return Ok(Found::Malformed) };
         let (low, high) = range(&digits);
         // The end is looked up by its indexed digits first, and only then compared in full.
@@ -71,9 +77,10 @@ impl Store {
             _ => ("lower(substr(hex(id), -4))", "lower(hex(id))"),
         };
         let text = format!(
-            "SELECT id FROM (SELECT id FROM {table} WHERE id BETWEEN :low AND :high LIMIT :limit) AS beginning
+            "SELECT id FROM (SELECT id FROM {table} WHERE id BETWEEN :low AND :high AND {seen} LIMIT :limit) AS beginning
              UNION
-             SELECT id FROM (SELECT id FROM {table} WHERE {tail} = :tail AND {text} LIKE :end LIMIT :limit) AS ending"
+             SELECT id FROM (SELECT id FROM {table} WHERE {tail} = :tail AND {text} LIKE :end AND {seen} LIMIT :limit)
+                 AS ending"
         );
         let params = [
             ("low", low.into()),

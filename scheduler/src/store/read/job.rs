@@ -78,6 +78,8 @@ pub struct Job {
     pub fire_time: Option<Timestamp>,
     /// Grows with every change.
     pub seq: u64,
+    /// Its output is not kept any more.
+    pub logs_removed: bool,
 }
 
 /// Which jobs to list.
@@ -216,6 +218,7 @@ impl TryFrom<job::Model> for Job {
             rerun_no: row.rerun_no.cast_unsigned(),
             backfill_id: row.backfill_id,
             seq: row.seq.cast_unsigned(),
+            logs_removed: row.logs_removed,
         })
     }
 }

@@ -6,7 +6,8 @@ use std::{
 };
 
 use sea_orm::{
-    ColumnTrait as _, Condition, EntityTrait as _, QueryFilter as _, QueryOrder as _, QuerySelect as _, Select,
+    ColumnTrait as _, Condition, ConnectionTrait as _, EntityTrait as _, QueryFilter as _, QueryOrder as _,
+    QuerySelect as _, Select,
     sea_query::{Expr, ExprTrait as _, Query},
 };
 use uuid::Uuid;
@@ -24,6 +25,8 @@ use crate::{
     store::{
         Error, Store,
         entity::{job, task, task_attempt},
+        row::Row as _,
+        sql,
     },
 };
 
@@ -276,10 +279,13 @@ impl Store {
         Ok(tasks)
     }
 
-    /// The job of a task.
+    /// The job of a task, if it is kept.
     pub async fn job_of_task(&self, task: Uuid) -> Result<Option<Uuid>, Error> {
-        let question = task::Entity::find_by_id(task).select_only().column(task::Column::JobId);
-        Ok(question.into_tuple().one(self.reader()).await?)
+        let text =
+            "SELECT job.id FROM task JOIN job ON job.id = task.job_id WHERE task.id = :task AND NOT job.removing";
+        let statement = sql::statement(self.backend(), text, &[("task", task.into())]);
+        let rows = self.reader().query_all_raw(statement).await?;
+        rows.first().map(|row| row.column("id")).transpose()
     }
 
     /// The earlier attempts of a task, oldest first.

@@ -8,6 +8,7 @@ mod failures;
 mod http;
 mod names;
 mod placement;
+mod retention;
 mod schedules;
 mod sizes;
 mod sub_jobs;
@@ -37,6 +38,7 @@ pub fn validate(config: &JobConfig) -> Vec<Problem> {
     failures::warning(config.warn_after, config.timeout, &root.key("warn_after"), &mut problems);
     defaults(config, &root.key("task_defaults"), &mut problems);
     schedules::check(config, &mut problems);
+    retention::check(config, &root, &mut problems);
     sub_jobs::after(config, &mut problems);
     placement::job(config, &root, &mut problems);
     callbacks::check(config, &mut problems);

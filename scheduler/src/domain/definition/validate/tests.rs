@@ -81,7 +81,7 @@ fn every_problem_is_told_at_once_in_the_order_of_the_file() {
     let source = "\
 nmae: etl
 timeout: 90
-retention: {}
+enabled: true
 tasks:
   - name: Extract Orders
     comand: [true]
@@ -105,7 +105,7 @@ tasks:
         [
             "1:1 unknown key \"nmae\" | did you mean \"name\"?",
             "2:10 timeout: \"90\" lacks a unit; write it like 90s, 15m, 1h30m, 1d or 500ms",
-            "3:1 \"retention\" is not supported by this version",
+            "3:1 \"enabled\" is not supported by this version",
             "5:11 \"Extract Orders\" is no name: 1 to 100 of a-z, 0-9, \"-\", \"_\" and \".\", starting with a letter or digit | write \"extract-orders\"",
             "6:5 unknown key \"comand\" | did you mean \"command\"?",
             "8:13 task \"join\" needs \"extract-order\", which does not exist | did you mean \"extract-orders\"?",
@@ -122,6 +122,18 @@ tasks:
             "20:5 max_attempts must be set, from 1 to 100",
         ]
     );
+}
+
+#[test]
+fn output_is_never_kept_longer_than_its_job() {
+    let source = "\
+name: etl
+retention: {age: 1d, count: 3, logs: 2d}
+tasks: [{name: a, shell: x}]
+";
+    let problems = problems(source);
+    assert_eq!(problems.len(), 1, "{problems:?}");
+    assert!(problems[0].starts_with("2:38 logs are never kept longer than their job"), "{problems:?}");
 }
 
 #[test]

@@ -188,6 +188,10 @@ fn everything_wrong_is_told_at_once() {
     let problems = Schedule::new(&spec, "", at("2025-01-01T00:00:00Z"), &[]).unwrap_err();
     let fields: Vec<_> = problems.iter().map(|problem| problem.field).collect();
     assert_eq!(fields, ["time_zone", "cron", "end_time", "catchup_limit", "calendars"]);
+    // And nothing that is not.
+    let problems = Schedule::new(&Spec::every(std::time::Duration::ZERO), "", at("2025-01-01T00:00:00Z"), &[]);
+    let fields: Vec<_> = problems.unwrap_err().iter().map(|problem| problem.field).collect();
+    assert_eq!(fields, ["every"]);
 }
 
 #[test]
