@@ -318,17 +318,10 @@ fn schedule_lines(output: Output, schedules: &[StoredSchedule], now: DateTime<Ut
 
 /// How waits for retries grow: ", ×2 up to 10m, ±20 %".
 fn growth(retry: &Retry) -> String {
-    let mut words = String::new();
-    if let Some(factor) = retry.factor {
-        words += &format!(", ×{factor}");
-    }
-    if let Some(most) = proto_span(retry.max_delay) {
-        words += &format!(" up to {}", time::span(most));
-    }
-    if retry.jitter_ratio > 0.0 {
-        words += &format!(", ±{:.0} %", retry.jitter_ratio * 100.0);
-    }
-    words
+    let factor = retry.factor.map(|factor| format!(", ×{factor}"));
+    let most = proto_span(retry.max_delay).map(|most| format!(" up to {}", time::span(most)));
+    let spread = (retry.jitter_ratio > 0.0).then(|| format!(", ±{:.0} %", retry.jitter_ratio * 100.0));
+    [factor, most, spread].into_iter().flatten().collect()
 }
 
 /// `TRIGGER_RULE_ALL_DONE` as `all_done`; nothing for what is not set.

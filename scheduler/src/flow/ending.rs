@@ -150,16 +150,16 @@ fn others_left(work: &Work, id: Uuid) -> bool {
     left.is_some_and(|class| anyone_left(&class, &work.present))
 }
 
-/// Lets every runner have its turn again: somebody runs the task once more.
+/// Lets every runner have its turn again, and a warning come again: somebody runs the task once more.
 pub(super) fn begin_anew(work: &mut Work, id: Uuid) {
     let task = work.task(id).expect("the task is in hand");
     let Some(class) = Class::parse(&task.class) else { return };
-    if !class.was_tried() && task.counters.tried == 0 {
+    if !class.was_tried() && task.counters.tried == 0 && task.warned_at.is_none() {
         return;
     }
     let row = work.note(id);
     row.class = class.anew().to_string();
-    row.counters.tried = 0;
+    (row.counters.tried, row.warned_at) = (0, None);
 }
 
 /// Where the next attempt may go.

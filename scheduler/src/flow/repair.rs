@@ -240,6 +240,7 @@ impl Graph {
             job.reason.clear();
             (job.ended_at, job.timed_out) = (None, false);
             job.deadline_at = plan.config.timeout.map(|timeout| now + timeout);
+            (job.warn_at, job.warned_at) = (plan.config.warn_after.map(|after| now + after), None);
         }
         for (node, (task, _)) in (0..).zip(&self.nodes) {
             let row = work.task(*task).expect("the graph is in hand");

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use baton_tests::{
-    RunnerSpec, World, job, one_task,
+    Backend, PATIENCE, RunnerSpec, World, eventually, job, one_task,
     proxy::Proxy,
     stories,
     v1::{JobState, RunnerState, TaskState},
@@ -104,28 +104,6 @@ stories! {
         assert_eq!(marks.count("try"), 1);
     }
 
-    /// E09: everything dies and comes back; no task stays RUNNING, and each gets its retry.
-    async fn after_the_death_of_everything_each_task_gets_its_retry(world: World) {
-        let mut cluster = world.quick().runner(RunnerSpec::named("one")).start().await;
-        let marks = cluster.marks("work");
-        let script = marks.around("test $BATON_ATTEMPT = 2 || sleep 600");
-        let tasks = json!([{"name": "work", "shards": {"count": 4}, "shell": script, "retry": {"max_attempts": 2}}]);
-        let id = cluster.run(&job("everything", &tasks)).await;
-        marks.reach("begin", 4).await;
-        cluster.until(&id, "all run", |view| {
-            view.shards("work").iter().all(|shard| shard.state() == TaskState::Running)
-        })
-        .await;
-        cluster.scheduler(0).kill();
-        drop(cluster.take_runner("one"));
-        cluster.start_scheduler(0).await;
-        cluster.add_runner(RunnerSpec::named("one")).await;
-        let view = cluster.done(&id).await;
-        view.finished();
-        assert!(view.shards("work").iter().all(|shard| shard.attempt == 2), "{}", view.reasons());
-        assert_eq!(marks.count("begin"), 8);
-    }
-
     async fn a_task_that_ignores_the_first_signal_is_ended_by_the_second(world: World) {
         let cluster = world.runner(RunnerSpec::named("one")).start().await;
         let marks = cluster.marks("work");
@@ -157,7 +135,7 @@ stories! {
         cluster.add_runner(RunnerSpec::named("one").through(proxy.address())).await;
         let marks = cluster.marks("work");
         let gate = cluster.gate("go");
-        let script = marks.around(&format!("{}\n{}", gate.wait(), marks.line("still here")));
+        let script = marks.around(&format!("{}\n{}", gate.wait(), marks.line("still-here")));
         let retry = json!({"max_attempts": 3});
         let tasks = json!([{"name": "work", "shell": format!("{script}\nsleep 600"), "when_cut_off": "continue", "retry": retry}]);
         let id = cluster.run(&job("goes-on", &tasks)).await;
@@ -170,7 +148,7 @@ stories! {
         assert!(reason.contains("lost") && reason.contains("end not proven"), "{reason}");
         // It was lost, and it runs: nothing ended it.
         gate.open();
-        marks.reach("still here", 1).await;
+        marks.reach("still-here", 1).await;
         let doubted = || cluster.sql("SELECT count(*) FROM task WHERE NOT gone");
         assert!(doubted().is_none_or(|count| count == ["1"]));
         proxy.heal();
@@ -183,4 +161,24 @@ stories! {
         cluster.done(&next).await.finished();
         assert!(doubted().is_none_or(|count| count == ["0"]));
     }
+}
+
+/// E07: nobody is there who could run it.
+#[tokio::test]
+async fn fires_that_find_no_runner_pile_nothing_up() {
+    if !Backend::Postgres.is_available() {
+        return;
+    }
+    let cluster = World::on(Backend::Postgres).start().await;
+    let config = json!({
+        "name": "tick",
+        "schedules": [{"name": "tick", "cron": "* * * * * *"}],
+        "tasks": [{"name": "work", "command": ["true"]}],
+    });
+    cluster.ask().apply(&config.to_string()).await.expect("it is applied");
+    let sql = |text: &str| cluster.sql(text).expect("it is PostgreSQL");
+    let missed = || sql("SELECT coalesce(sum(count), 0) FROM fire")[0].parse::<u32>().expect("a number");
+    eventually("fires find the job before them", PATIENCE, || std::future::ready((missed() >= 3).then_some(()))).await;
+    assert_eq!(sql("SELECT state FROM task"), ["QUEUED"], "one job waits for a runner");
+    assert_eq!(sql("SELECT count(*) FROM fire"), ["1"], "all that made no job are one row");
 }

@@ -59,9 +59,9 @@ stories! {
         let told: Vec<_> = events.iter().rev().map(|event| (&event["action"], &event["reason"])).collect();
         let expected = [
             (json!("Rerun"), json!("the disk was full")),
-            (json!("Rerun"), json!("")),
+            (json!("Rerun"), json!(null)),
             (json!("Mark"), json!("looked at by hand")),
-            (json!("Rerun"), json!("")),
+            (json!("Rerun"), json!(null)),
             (json!("Mark"), json!("not today")),
         ];
         assert_eq!(told, expected.iter().map(|(action, reason)| (action, reason)).collect::<Vec<_>>());

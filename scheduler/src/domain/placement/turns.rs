@@ -1,6 +1,8 @@
 //! What the earlier attempts of a task say of runners: which one its next attempt stays on, and which ones it has given
 //! up. It is part of what the task asks of a runner, and so lives in its row and survives a restart.
 
+use std::collections::BTreeSet;
+
 use super::class::{CLASS_BYTES_MAX, Class, Traits};
 
 /// Bytes that are left free for the runner whose turn it is.
@@ -38,7 +40,7 @@ impl Class {
     /// Forgets what earlier attempts said of runners: each may have its turn again.
     #[must_use]
     pub fn anew(self) -> Self {
-        Self { stay: None, spent: Default::default(), ..self }
+        Self { stay: None, spent: BTreeSet::new(), ..self }
     }
 
     /// Whether an attempt before said something of runners.
@@ -73,10 +75,12 @@ mod tests {
         Traits { id: id.into(), capabilities: vec!["shell".into()], ..Traits::default() }
     }
 
+    type Row<'a> = (&'a [&'a str], Option<&'a str>, &'a [&'a str], Outlook);
+
     /// Who is there (`-` drained), whose turn it is, who was given up, and what the task may hope for.
     #[test]
     fn a_task_waits_while_there_is_hope_and_no_longer() {
-        let table: [(&[&str], Option<&str>, &[&str], Outlook); 10] = [
+        let table: [Row<'_>; 10] = [
             (&[], None, &[], Outlook::Waits),
             (&["a"], None, &[], Outlook::Waits),
             (&["a"], None, &["a"], Outlook::NoneLeft),

@@ -192,6 +192,35 @@ async fn an_alarm_is_raised_for_the_last_failed_attempt_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_takes_long_is_told_once_of_a_group_and_once_of_its_job() {
+    for scene in Scene::on_each_database_with(&quick()).await {
+        let receiver = Receiver::that_answers(&[Answer::Status(204)]).await;
+        let (warn_after, callbacks) = (Some(Duration::from_millis(1)), vec![receiver.hook(&[Event::Slow], false)]);
+        let shards = Some(Shards { split: Split::Count(2), max_parallel: 2, min_success_percent: 100 });
+        let work = TaskConfig { warn_after, shards, callbacks: callbacks.clone(), ..task("work", &[]) };
+        scene.apply_config(JobConfig { warn_after, callbacks, ..config(vec![work]) }).await;
+        let mut runner = Puppet::dial(&scene, hello("r", "1", 1, 2)).await;
+        let job = scene.run().await;
+        let mut given = Vec::new();
+        for _ in 0..2 {
+            let (slot, task, _) = runner.next_run().await;
+            runner.say(vec![report(slot, SlotStatus::Running, Some(task))]).await;
+            given.push((slot, task));
+        }
+        let mut told = receiver.messages(2).await;
+        for (slot, task) in given {
+            runner.end(slot, task, 0).await;
+        }
+        assert_eq!(scene.end_of(job).await.0, JobState::Finished);
+        told.sort_by_key(|message| message.body["subject"].as_str().unwrap().to_owned());
+        assert_eq!((&told[0].body["subject"], &told[0].body["event"]), (&"job".into(), &"slow".into()));
+        assert_eq!((&told[1].body["subject"], &told[1].body["task"]["name"]), (&"task".into(), &"work".into()));
+        let rows = scene.callbacks(|rows| rows.iter().all(|row| row.state == callback::State::Delivered)).await;
+        assert_eq!(rows.len(), 2, "one alarm for both shards");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_receiver_that_fails_twice_is_told_a_third_time_under_the_same_id() {
     for scene in Scene::on_each_database_with(&quick()).await {
         let receiver = Receiver::that_answers(&[Answer::Status(500), Answer::Status(503), Answer::Status(200)]).await;

@@ -41,24 +41,34 @@ enum Of {
 /// Tells everything that is wrong with the callbacks of a definition.
 pub(super) fn check(config: &JobConfig, problems: &mut Vec<Problem>) {
     let root = Path::default();
-    list(config, &config.callbacks, Of::Job, config.warn_after.is_some(), &root.key("callbacks"), problems);
+    let unwatched = config.warn_after.is_none().then_some("set warn_after of the job config");
+    list(config, &config.callbacks, Of::Job, unwatched, &root.key("callbacks"), problems);
     for (place, task) in config.tasks.iter().enumerate().filter(|(_, task)| !task.callbacks.is_empty()) {
         let path = root.key("tasks").index(place).key("callbacks");
-        // What stands for a job is watched over by the definition of that job.
-        let runs = !matches!(task.target, Target::Job(_));
-        let watched = runs && task.warn_after.or(config.task_defaults.warn_after).is_some();
-        list(config, &task.callbacks, Of::Task, watched, &path, problems);
+        let unwatched = match task.target {
+            Target::Job(_) => Some("let the definition of the job tell it, and set warn_after there"),
+            _ if task.warn_after.or(config.task_defaults.warn_after).is_none() => Some("set warn_after of the task"),
+            _ => None,
+        };
+        list(config, &task.callbacks, Of::Task, unwatched, &path, problems);
     }
 }
 
-fn list(config: &JobConfig, callbacks: &[Callback], of: Of, watched: bool, path: &Path, problems: &mut Vec<Problem>) {
+fn list(
+    config: &JobConfig,
+    callbacks: &[Callback],
+    of: Of,
+    unwatched: Option<&str>,
+    path: &Path,
+    problems: &mut Vec<Problem>,
+) {
     if callbacks.len() > CALLBACKS_MAX {
         problems.push(Problem::new(path.clone(), format!("{} callbacks; at most {CALLBACKS_MAX}", callbacks.len())));
         return;
     }
     for (place, callback) in callbacks.iter().enumerate() {
         let path = path.index(place);
-        events(callback, of, watched, &path, problems);
+        events(callback, of, unwatched, &path, problems);
         match &callback.action {
             Action::Http(webhook) => self::webhook(webhook, &path.key("http"), problems),
             Action::Email(email) => self::email(config, email, &path.key("email"), problems),
@@ -67,8 +77,8 @@ fn list(config: &JobConfig, callbacks: &[Callback], of: Of, watched: bool, path:
     }
 }
 
-/// What it tells of can come about. `watched` says whether somebody looks how long it takes.
-fn events(callback: &Callback, of: Of, watched: bool, path: &Path, problems: &mut Vec<Problem>) {
+/// What it tells of can come about. Where nobody looks how long it takes, `unwatched` says what to do.
+fn events(callback: &Callback, of: Of, unwatched: Option<&str>, path: &Path, problems: &mut Vec<Problem>) {
     let here = path.key("events");
     if callback.events.is_empty() {
         let problem = Problem::new(here, "the callback tells of no event").about(Part::Missing);
@@ -80,10 +90,9 @@ fn events(callback: &Callback, of: Of, watched: bool, path: &Path, problems: &mu
             let problem = Problem::new(here.index(place), format!("{:?} never happens to a task", event.name()));
             problems.push(problem.suggest("put it into the callbacks of the job config".to_owned()));
         }
-        if *event == Event::Slow && !watched {
+        if let Some(hint) = unwatched.filter(|_| *event == Event::Slow) {
             let problem = Problem::new(here.index(place), "without warn_after nothing is ever \"slow\"");
-            let key = if of == Of::Job { "the job config" } else { "the task" };
-            problems.push(problem.suggest(format!("set warn_after of {key}")));
+            problems.push(problem.suggest(hint.to_owned()));
         }
         if callback.events[..place].contains(event) {
             problems.push(Problem::new(here.index(place), format!("{:?} stands here twice", event.name())));
