@@ -73,7 +73,7 @@ impl Plan {
             Fate { needs, ignored: dice.one_in(5), held: dice.one_in(4), work }
         };
         let tasks = (0..count).map(&mut fate).collect();
-        Self { tasks, name }
+        Self { name, tasks }
     }
 
     /// Its definition after those of the jobs within it.
