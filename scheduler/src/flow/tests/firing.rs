@@ -200,7 +200,8 @@ async fn a_schedule_edited_on_two_schedulers_fires_once_as_its_newest_version_sa
             for edit in 0..5 {
                 let (here, there) = (at(round * 10 + edit), at(50 - round * 10 - edit));
                 let (first, second) = tokio::join!(scene.store(here), elsewhere.store(there));
-                (first.unwrap(), second.unwrap());
+                first.unwrap();
+                second.unwrap();
             }
             let newest = 7 + round;
             [&scene, &elsewhere][round as usize % 2].store(at(newest)).await.unwrap();
