@@ -4,7 +4,7 @@
 //! It is lost with the scheduler, and forgotten beyond a bound: what is not known here is asked for.
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{BTreeSet, HashMap, VecDeque},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -22,8 +22,10 @@ pub(super) struct Given(Arc<Mutex<Tasks>>);
 #[derive(Debug, Default)]
 struct Tasks {
     known: HashMap<Uuid, Known>,
-    /// In the order in which they came, each once.
+    /// In the order in which they came, each once; some may be forgotten already.
     order: VecDeque<Uuid>,
+    /// The known tasks of each job, as (job, task).
+    of_jobs: BTreeSet<(Uuid, Uuid)>,
 }
 
 #[derive(Debug)]
@@ -42,12 +44,24 @@ impl Given {
         let mut tasks = self.lock();
         let known = Known { job, lease, ends: HashMap::new(), certain: true };
         if tasks.known.insert(task, known).is_none() {
+            tasks.of_jobs.insert((job, task));
             tasks.order.push_back(task);
             if tasks.order.len() > TASKS_MAX
                 && let Some(oldest) = tasks.order.pop_front()
+                && let Some(known) = tasks.known.remove(&oldest)
             {
-                tasks.known.remove(&oldest);
+                tasks.of_jobs.remove(&(known.job, oldest));
             }
+        }
+    }
+
+    /// Output of a job is about to be removed: what comes late is not to go where it would have gone before.
+    pub(super) fn forget(&self, job: Uuid) {
+        let mut tasks = self.lock();
+        let of_job: Vec<_> = tasks.of_jobs.range((job, Uuid::nil())..=(job, Uuid::max())).copied().collect();
+        for of_job in of_job {
+            tasks.known.remove(&of_job.1);
+            tasks.of_jobs.remove(&of_job);
         }
     }
 
@@ -110,6 +124,19 @@ mod tests {
         given.doubt(&output(1));
         given.stored(&output(1), 3);
         assert_eq!(given.end(&output(1)), None);
+    }
+
+    #[test]
+    fn of_a_job_whose_output_goes_nothing_is_known() {
+        let given = Given::default();
+        let (task, other) = (Uuid::from_u128(1), Uuid::from_u128(2));
+        given.note(task, 1, Uuid::from_u128(8));
+        given.note(other, 1, Uuid::from_u128(9));
+        given.stored(&output(1), 7);
+        given.forget(Uuid::from_u128(8));
+        assert_eq!((given.end(&output(1)), given.job(task), given.job(other)), (None, None, Some(Uuid::from_u128(9))));
+        given.stored(&output(1), 9);
+        assert_eq!(given.end(&output(1)), None, "what is stored meanwhile makes nothing known");
     }
 
     #[test]

@@ -150,6 +150,7 @@ impl Logs {
     pub async fn remove(&self, job: Uuid, limit: u32) -> Result<u64, Error> {
         let writer =
             self.writing.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|(_, writer)| writer.clone());
+        self.given.forget(job);
         append::remove(&writer.ok_or(Error::Stopped)?, self.backend, job, limit).await
     }
 

@@ -85,6 +85,19 @@ async fn what_was_left_out_is_noted_where_it_is_missing() {
 }
 
 #[tokio::test]
+async fn what_comes_after_output_was_removed_says_what_is_missing() {
+    for story in Story::on_each_database().await {
+        story.logs().expect(story.output.task_id, 1, story.job_id);
+        story.append(0, "head").await;
+        assert_eq!(story.logs().remove(story.job_id, 10).await.unwrap(), 1);
+        assert_eq!(story.logs().job_of(story.output.task_id), None, "whether there still is such a job is asked for");
+        assert_eq!(story.append(4, "tail").await, 8);
+        let chunks = story.all().await;
+        assert_eq!((chunks.len(), chunks[0].offset, chunks[0].skipped), (1, 4, 4));
+    }
+}
+
+#[tokio::test]
 async fn outputs_and_leases_do_not_mix() {
     for story in Story::on_each_database().await {
         story.append(0, "out").await;
