@@ -252,6 +252,27 @@ fn a_slot_with_an_unacknowledged_result_is_busy_and_the_ack_may_come_with_the_ne
     assert_eq!(starts(&world.receive(0, vec![Order::ResultAck { task: task(1, 1) }, next])), [task(3, 1)]);
 }
 
+/// An hour in which no result is taken: what is kept is bounded by the slots, and told whole only once a stream.
+#[test]
+fn a_scheduler_that_takes_no_result_makes_a_runner_keep_one_for_each_slot_and_no_more() {
+    let mut world = World::connected(2);
+    for slot in [0, 1] {
+        world.run_new(u32::from(slot), task(slot, 1), spec());
+        world.exited(u32::from(slot), task(slot, 1), 0);
+    }
+    for number in 2..10_000u32 {
+        let next = TaskRef { id: Uuid::from_u128(u128::from(number) + 1), ..task(0, 1) };
+        assert!(starts(&world.run_new(number % 2, next, spec())).is_empty());
+    }
+    let refused = world.answers().iter().filter(|(_, answer)| *answer == Answer::RejectedBusy).count();
+    assert_eq!(refused, 9_998);
+    for _ in 0..360 {
+        world.pass(BEAT);
+        assert_eq!(world.last().slots.len(), 2);
+    }
+    assert_eq!(world.results().len(), 2);
+}
+
 #[test]
 fn what_cannot_be_run_is_rejected_with_its_reason() {
     let mut world = World::connected(1);

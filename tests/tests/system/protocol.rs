@@ -279,6 +279,32 @@ stories! {
         assert_eq!((after.job.end_time, after.task("work").attempt), (view.job.end_time, 1), "and nothing has changed");
     }
 
+    /// A message that is far too long is cut between two characters and says so; it is no reason to refuse the report,
+    /// which would come again for ever.
+    async fn a_message_that_is_far_too_long_is_cut_and_its_report_taken_once(world: World) {
+        let cluster = world.start().await;
+        let mut runner = ByHand::dial(&cluster.api(), ByHand::hello("hand")).await.expect("it is welcome");
+        let id = cluster.run(&one_task("wordy", "true")).await;
+        let task = runner.next_run().await.task.expect("it names its task");
+        let mut report = ended(0, &task, 1);
+        let said = "\"ü\\\n".repeat(1 << 18);
+        report.result.as_mut().expect("it has ended").message = said.clone();
+        runner.say(vec![report.clone()]).await;
+        let taken = runner.next(CommandKind::ResultAck).await.expect("the stream lives");
+        assert_eq!(taken.message, "", "it is not refused");
+        let view = cluster.done(&id).await;
+        assert_eq!(view.summary(), "FAILED; work=FAILED");
+        let reason = view.task("work").reason.clone();
+        let kept = reason.strip_suffix("… (cut)").unwrap_or_else(|| panic!("it says that it was cut: {reason}"));
+        assert_eq!(kept.chars().count(), 4096);
+        assert!(kept.contains(&said[..64]), "{kept}");
+
+        runner.say(vec![report]).await;
+        assert!(runner.next(CommandKind::ResultAck).await.is_some(), "what is sent again is acknowledged again");
+        let after = cluster.ask().get(&id).await.expect("it is there");
+        assert_eq!((after.job.end_time, after.task("work").attempt), (view.job.end_time, 1), "and nothing has changed");
+    }
+
     /// Rule 3: a task that is taken back because its runner did not answer in time burns no attempt, begun or not.
     async fn a_task_that_was_taken_back_for_want_of_an_answer_is_given_out_again(world: World) {
         let cluster = world.quick().start().await;
