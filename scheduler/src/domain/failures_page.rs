@@ -70,6 +70,7 @@ fn endings(page: &mut String) {
         ("its runner is lost, and it ended by itself when it was cut off", Ending::Lost { death: false }),
         ("its runner is lost, and it may go on there (`when_cut_off: continue`)", Ending::LostUnproven),
         ("a planned stop of its runner ended it", Ending::RunnerStop),
+        ("its runner did not answer in time, so it was taken back", Ending::TakenBack),
         ("the runner was busy or draining and did not take it", Ending::NeverStarted { counted: false }),
         ("the runner could not take it: target, spec, too late", Ending::NeverStarted { counted: true }),
     ];
