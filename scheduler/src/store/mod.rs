@@ -235,7 +235,10 @@ impl Tx {
     pub(crate) async fn query(&self, statement: Statement) -> Result<Vec<QueryResult>, Error> {
         #[cfg(test)]
         self.fuse.burn(testing::CutOff::Before(self.statements.fetch_add(1, Ordering::Relaxed)))?;
-        Ok(self.inner.query_all_raw(statement).await?)
+        let rows = self.inner.query_all_raw(statement).await?;
+        #[cfg(test)]
+        self.fuse.count(rows.len());
+        Ok(rows)
     }
 
     /// Makes everything it did true at once.

@@ -10,7 +10,7 @@ use std::{
     process::{Child, Command, Stdio},
     sync::{
         Arc, Mutex, OnceLock,
-        atomic::{AtomicU32, Ordering},
+        atomic::{AtomicU32, AtomicUsize, Ordering},
     },
 };
 
@@ -30,22 +30,34 @@ pub(crate) enum CutOff {
     AfterCommit,
 }
 
-/// Cuts the first transaction off that comes to one place; that one alone.
+/// Cuts the first transaction off that comes to one place, that one alone; and counts what transactions read.
 #[derive(Debug, Default)]
-pub(crate) struct Fuse(Mutex<Option<CutOff>>);
+pub(crate) struct Fuse {
+    at: Mutex<Option<CutOff>>,
+    rows: AtomicUsize,
+}
 
 impl Fuse {
     pub(crate) fn at(place: CutOff) -> Self {
-        Self(Mutex::new(Some(place)))
+        Self { at: Mutex::new(Some(place)), rows: AtomicUsize::new(0) }
+    }
+
+    /// How many rows were read since this was asked before.
+    pub(crate) fn rows_read(&self) -> usize {
+        self.rows.swap(0, Ordering::Relaxed)
+    }
+
+    pub(super) fn count(&self, rows: usize) {
+        self.rows.fetch_add(rows, Ordering::Relaxed);
     }
 
     /// Whether a transaction has been cut off. None is from now on.
     pub(crate) fn has_blown(&self) -> bool {
-        self.0.lock().expect("nobody panics here").take().is_none()
+        self.at.lock().expect("nobody panics here").take().is_none()
     }
 
     pub(super) fn burn(&self, place: CutOff) -> Result<(), Error> {
-        let cut_off = self.0.lock().expect("nobody panics here").take_if(|at| *at == place).is_some();
+        let cut_off = self.at.lock().expect("nobody panics here").take_if(|at| *at == place).is_some();
         if cut_off { Err(Error::Unreachable(DbErr::Custom("a test has cut it off".to_owned()))) } else { Ok(()) }
     }
 }

@@ -288,7 +288,7 @@ stories! {
         let task = runner.next_run().await.task.expect("it names its task");
         let mut report = ended(0, &task, 1);
         let said = "\"ü\\\n".repeat(1 << 18);
-        report.result.as_mut().expect("it has ended").message = said.clone();
+        report.result.as_mut().expect("it has ended").message.clone_from(&said);
         runner.say(vec![report.clone()]).await;
         let taken = runner.next(CommandKind::ResultAck).await.expect("the stream lives");
         assert_eq!(taken.message, "", "it is not refused");

@@ -50,6 +50,42 @@ async fn a_chain_of_diamonds_runs_each_of_its_tasks_once_and_in_order() {
     }
 }
 
+/// Fans one below the other: `j0`, so many tasks, `j1`, and so on.
+fn fans(count: usize, width: usize) -> Vec<TaskConfig> {
+    let mut tasks = vec![task("j0", &[])];
+    for at in 1..=count {
+        let names: Vec<String> = (0..width).map(|nth| format!("f{at}-{nth}")).collect();
+        tasks.extend(names.iter().map(|name| task(name, &[&format!("j{}", at - 1)])));
+        tasks.push(task(&format!("j{at}"), &names.iter().map(String::as_str).collect::<Vec<_>>()));
+    }
+    tasks
+}
+
+/// K05. What the end of a task costs is its children, however many others wait.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_end_of_a_task_reads_no_more_rows_when_many_others_wait() {
+    const WIDTH: usize = 20;
+    /// What a busy machine's once-a-second passes may read meanwhile.
+    const PASSES: usize = 200;
+    for mut scene in Scene::on_each_database().await {
+        let fuse = std::sync::Arc::new(testing::Fuse::default());
+        scene.engine.stop().await;
+        scene.engine = schedules::engine_on(scene.world.with(&fuse));
+        let mut read = Vec::new();
+        for fans_below in [5, 100] {
+            scene.apply(fans(fans_below, WIDTH)).await;
+            let mut runner = Puppet::dial(&scene, hello("r", &fans_below.to_string(), 1, 1)).await;
+            let job = scene.run().await;
+            scene.until(job, 1, TaskState::Dispatched).await;
+            fuse.rows_read();
+            runner.finish(2 * (WIDTH + 1)).await;
+            read.push(fuse.rows_read());
+            assert!(scene.terminate(job).await > 0);
+        }
+        assert!(read[0] > 2 * WIDTH && read[1] < read[0] + PASSES, "rows read with few and with many: {read:?}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_failure_at_the_top_of_a_long_chain_reaches_its_end_at_once() {
     const COUNT: usize = 300;
