@@ -46,6 +46,9 @@ const CHUNKS_MAX: u32 = 200;
 const REST: u32 = 9;
 /// How long it rests at least.
 const REST_MIN: Duration = Duration::from_millis(20);
+/// How long it rests between looks that find nothing to do: a million job configs of which none has anything to remove cost
+/// next to nothing then, and a round over them takes an hour and a half, which is little beside the days that things are kept.
+const LOOK_PAUSE: Duration = Duration::from_millis(250);
 /// How long it rests when everything is kept that is to be kept.
 const ROUND_PAUSE: Duration = Duration::from_secs(10);
 
@@ -227,7 +230,11 @@ pub async fn keep(store: Store, engine: Engine, policy: Policy, stop: Cancellati
                     if next.is_none() {
                         Arc::make_mut(&mut progress).round(Instant::now());
                     }
-                    if more || next.is_some() { REST_MIN } else { ROUND_PAUSE }
+                    match next {
+                        _ if more => REST_MIN,
+                        Some(_) => LOOK_PAUSE,
+                        None => ROUND_PAUSE,
+                    }
                 }
                 // The next round finds what this one left.
                 Err(error) => {
