@@ -29,10 +29,14 @@ use uuid::Uuid;
 
 use super::{
     Engine, Settings,
+    batch::Context,
+    picker::Memory,
+    plan::Plans,
     request::{Apply, Caller, Run, Terminate},
 };
 use crate::{
     domain::{
+        callback::delivery::Backoff,
         command::{Command, Down, RunSpec, Welcome},
         definition::{JobConfig, OnFailure, Retry, Shards, Split, Target, TaskConfig, TriggerRule},
         heartbeat::{Answer, EndReason, Frame, Hello, SlotReport, SlotStatus, TaskRef, TaskResult, Verdict},
@@ -79,8 +83,11 @@ impl Scene {
     }
 
     async fn apply(&self, tasks: Vec<TaskConfig>) {
-        let config = JobConfig { namespace: "default".into(), name: "job".into(), tasks, ..JobConfig::default() };
-        self.engine.apply(Apply { caller: Caller::default(), configs: vec![(config, String::new())] }).await.unwrap();
+        self.apply_config(config_of("job", tasks)).await;
+    }
+
+    async fn apply_config(&self, config: JobConfig) {
+        self.engine.apply(apply_of(config)).await.unwrap();
     }
 
     async fn run(&self) -> Uuid {
@@ -89,9 +96,7 @@ impl Scene {
 
     async fn run_as(&self, request_id: &str) -> Uuid {
         let caller = Caller { request_id: request_id.into(), ..Caller::default() };
-        let order =
-            Run { caller, namespace: "default".into(), name: "job".into(), params: BTreeMap::new(), runner: None };
-        self.engine.run(order).await.unwrap()
+        self.engine.run(Run { caller, ..run_of("job") }).await.unwrap()
     }
 
     async fn terminate(&self, job_id: Uuid) -> u32 {
@@ -257,6 +262,42 @@ impl Puppet {
     async fn end(&mut self, slot: u32, task: TaskRef, code: i32) {
         let status = if code == 0 { SlotStatus::Finished } else { SlotStatus::Failed };
         self.say(vec![SlotReport { result: Some(exit(code)), ..report(slot, status, Some(task)) }]).await;
+    }
+}
+
+/// A job config of this name.
+fn config_of(name: &str, tasks: Vec<TaskConfig>) -> JobConfig {
+    JobConfig { namespace: "default".into(), name: name.into(), tasks, ..JobConfig::default() }
+}
+
+/// What stores a job config.
+fn apply_of(config: JobConfig) -> Apply {
+    Apply { caller: Caller::default(), configs: vec![(config, String::new())] }
+}
+
+/// What runs the job config of this name.
+fn run_of(name: &str) -> Run {
+    Run {
+        caller: Caller::default(),
+        namespace: "default".into(),
+        name: name.into(),
+        params: BTreeMap::new(),
+        runner: None,
+    }
+}
+
+/// What a turn works with that a test makes by itself, on a scheduler that has done nothing yet.
+fn context(store: store::Store) -> Context {
+    Context {
+        backoff: Backoff::default(),
+        clustered: store.is_clustered(),
+        store,
+        timing: Timing::from_beat(Duration::from_secs(10), Duration::from_secs(10)),
+        scheduler: Uuid::now_v7(),
+        plans: Plans::default(),
+        memory: Memory::default(),
+        public_url: String::new(),
+        followed: None,
     }
 }
 

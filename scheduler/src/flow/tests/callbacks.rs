@@ -131,10 +131,6 @@ pub(super) fn quick() -> courier::Settings {
 }
 
 impl Scene {
-    async fn apply_config(&self, config: JobConfig) {
-        self.engine.apply(Apply { caller: Caller::default(), configs: vec![(config, String::new())] }).await.unwrap();
-    }
-
     /// Waits until the callbacks are as they shall be.
     pub(super) async fn callbacks(
         &self,

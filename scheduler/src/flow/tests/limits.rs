@@ -56,13 +56,7 @@ async fn with_limit_one_and_three_schedulers_never_two_run_at_once() {
     for name in ["a", "b", "c"] {
         let store = Store::open(&world.settings).await.unwrap();
         let (engine, _) = Engine::start(settings(store, "127.0.0.1:7420"));
-        let (out, mut frames) = mpsc::channel(256);
-        let session = engine.connect(hello(name, "1", 1, 4), 1, out).await.expect("the runner is let in");
-        let first = frames.recv().await.expect("a welcome");
-        let welcome = *first.welcome.expect("the first frame is the welcome");
-        let mut runner =
-            Puppet { engine: engine.clone(), session, frames, seq: 1, ack: first.seq, waiting: Vec::new(), welcome };
-        runner.say(Vec::new()).await;
+        let runner = Puppet::dial_to(&engine, hello(name, "1", 1, 4)).await;
         runners.push(tokio::spawn(work(runner, watch.clone())));
         scenes.push(engine);
     }
@@ -72,16 +66,8 @@ async fn with_limit_one_and_three_schedulers_never_two_run_at_once() {
         let shards = Some(Shards { split: Split::Count(tasks() / 2), max_parallel: 0, min_success_percent: 100 });
         let concurrency = Some(Concurrency { key: "db".into(), limit: 1 });
         let tasks = vec![TaskConfig { shards, concurrency, ..task("work", &[]) }];
-        let config = JobConfig { namespace: "default".into(), name: name.into(), tasks, ..JobConfig::default() };
-        scenes[0].apply(Apply { caller: Caller::default(), configs: vec![(config, String::new())] }).await.unwrap();
-        let order = Run {
-            caller: Caller::default(),
-            namespace: "default".into(),
-            name: name.into(),
-            params: BTreeMap::new(),
-            runner: None,
-        };
-        jobs.push(scenes[1].run(order).await.unwrap());
+        scenes[0].apply(apply_of(config_of(name, tasks))).await.unwrap();
+        jobs.push(scenes[1].run(run_of(name)).await.unwrap());
     }
     // Each task is an event of its own, and has the patience of one.
     let total = tasks() as usize / 2 * 2;

@@ -2,14 +2,7 @@
 
 use super::*;
 use crate::{
-    domain::definition::JobConfig,
-    flow::{
-        batch::{Context, Input},
-        order::Order,
-        picker::Memory,
-        plan::Plans,
-        turn::within,
-    },
+    flow::{batch::Input, order::Order, turn::within},
     store::{Store, sql::statement},
 };
 
@@ -32,26 +25,10 @@ async fn a_new_config_is_locked_before_any_job() {
     theirs.execute(statement(theirs.backend(), made, &[("id", Uuid::now_v7().into())])).await.unwrap();
 
     let store = Store::open(&scene.world.settings).await.unwrap();
-    let mut context = Context {
-        backoff: crate::domain::callback::delivery::Backoff::default(),
-        store,
-        timing: Timing::from_beat(Duration::from_secs(10), Duration::from_secs(10)),
-        scheduler: Uuid::now_v7(),
-        plans: Plans::default(),
-        memory: Memory::default(),
-        clustered: true,
-        public_url: String::new(),
-        followed: None,
-    };
-    let config = JobConfig {
-        namespace: "default".into(),
-        name: "new".into(),
-        tasks: vec![task("b", &[])],
-        ..JobConfig::default()
-    };
+    let mut context = context(store);
     let (caller, reason) = (Caller::default(), String::new());
-    let end = Terminate { caller: caller.clone(), job_id, task: None, shard_index: None, grace: None, reason };
-    let orders = vec![Order::Terminate(end), Order::Apply(Apply { caller, configs: vec![(config, String::new())] })];
+    let end = Terminate { caller, job_id, task: None, shard_index: None, grace: None, reason };
+    let orders = vec![Order::Terminate(end), Order::Apply(apply_of(config_of("new", vec![task("b", &[])])))];
     let turn = tokio::spawn(async move {
         let input = Input { orders, ..Input::default() };
         within(PATIENCE, &mut context, &input).await.map(|output| output.orders.len())

@@ -1,29 +1,18 @@
 //! K02: a definition that this version cannot read lays its own jobs aside and holds up no others.
 
 use super::*;
-use crate::{
-    domain::{callback, definition::JobConfig},
-    flow::request,
-};
+use crate::{domain::callback, flow::request};
 
 /// What the definition of a config is overwritten with.
 const DAMAGE: &str = r#"{"tasks": "no list"}"#;
 
 impl Scene {
     async fn apply_as(&self, name: &str, tasks: Vec<TaskConfig>) {
-        let config = JobConfig { namespace: "default".into(), name: name.into(), tasks, ..JobConfig::default() };
-        self.engine.apply(Apply { caller: Caller::default(), configs: vec![(config, String::new())] }).await.unwrap();
+        self.apply_config(config_of(name, tasks)).await;
     }
 
     async fn run_of(&self, name: &str) -> Result<Uuid, request::Error> {
-        let order = Run {
-            caller: Caller::default(),
-            namespace: "default".into(),
-            name: name.into(),
-            params: BTreeMap::new(),
-            runner: None,
-        };
-        self.engine.run(order).await
+        self.engine.run(run_of(name)).await
     }
 
     /// Another scheduler in the place of this one: it has read nothing yet.

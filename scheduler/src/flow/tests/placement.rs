@@ -25,19 +25,11 @@ fn needing(key: &str, limit: u32, config: TaskConfig) -> TaskConfig {
 
 impl Scene {
     async fn apply_whole(&self, config: JobConfig) {
-        let config = JobConfig { namespace: "default".into(), ..config };
-        self.engine.apply(Apply { caller: Caller::default(), configs: vec![(config, String::new())] }).await.unwrap();
+        self.apply_config(JobConfig { namespace: "default".into(), ..config }).await;
     }
 
     async fn run_named(&self, name: &str, runner: Option<&str>) -> Result<Uuid, request::Error> {
-        let order = Run {
-            caller: Caller::default(),
-            namespace: "default".into(),
-            name: name.into(),
-            params: BTreeMap::new(),
-            runner: runner.map(Into::into),
-        };
-        self.engine.run(order).await
+        self.engine.run(Run { runner: runner.map(Into::into), ..run_of(name) }).await
     }
 
     async fn job(&self, id: Uuid) -> read::Job {

@@ -8,12 +8,7 @@ use crate::{
         definition::{Overlap, WhenCutOff},
         time::micros,
     },
-    flow::{
-        batch::{Context, Input},
-        plan::Plans,
-        pulse::Judge,
-        turn::within,
-    },
+    flow::{batch::Input, pulse::Judge, turn::within},
 };
 
 fn transfers(name: &str) -> TaskConfig {
@@ -60,17 +55,7 @@ impl Scene {
             &[("then", then.into()), ("id", runner.into())],
         )
         .await;
-        let mut context = Context {
-            store: self.world.store.clone(),
-            timing,
-            scheduler: Uuid::now_v7(),
-            plans: Plans::default(),
-            memory: crate::flow::picker::Memory::default(),
-            clustered: false,
-            backoff: crate::domain::callback::delivery::Backoff::default(),
-            public_url: String::new(),
-            followed: None,
-        };
+        let mut context = context(self.world.store.clone());
         let input = Input { sweep: Some(Judge::trusting(now)), ..Input::default() };
         let output = within(PATIENCE, &mut context, &input).await.unwrap();
         assert_eq!(output.lost.iter().map(|(id, _)| id.as_str()).collect::<Vec<_>>(), [runner]);
@@ -341,13 +326,10 @@ async fn a_task_and_its_job_that_take_long_are_reported_once() {
     for scene in Scene::on_each_database().await {
         let moment = Some(Duration::from_millis(1));
         let config = JobConfig {
-            namespace: "default".into(),
-            name: "job".into(),
-            tasks: vec![TaskConfig { warn_after: moment, ..task("a", &[]) }],
             warn_after: moment,
-            ..JobConfig::default()
+            ..config_of("job", vec![TaskConfig { warn_after: moment, ..task("a", &[]) }])
         };
-        scene.engine.apply(Apply { caller: Caller::default(), configs: vec![(config, String::new())] }).await.unwrap();
+        scene.apply_config(config).await;
         let mut runner = Puppet::dial(&scene, hello("r", "1", 1, 1)).await;
         let job = scene.run().await;
         let (slot, task, _) = runner.next_run().await;

@@ -7,10 +7,8 @@ use crate::{
         heartbeat::Drain,
     },
     flow::{
-        batch::{Context, Input},
+        batch::Input,
         order::{Order, OrderAnswer},
-        picker::Memory,
-        plan::Plans,
         sessions::{Given, Opening, Session, ToEnd},
         turn::within,
     },
@@ -120,17 +118,7 @@ async fn a_stop_comes_to_its_end_although_requests_keep_coming() {
         let clients: Vec<_> = (0..8)
             .map(|_| {
                 let engine = scene.engine.clone();
-                tokio::spawn(async move {
-                    let caller = Caller::default;
-                    let order = || Run {
-                        caller: caller(),
-                        namespace: "default".into(),
-                        name: "job".into(),
-                        params: BTreeMap::new(),
-                        runner: None,
-                    };
-                    while engine.run(order()).await.is_ok() {}
-                })
+                tokio::spawn(async move { while engine.run(run_of("job")).await.is_ok() {} })
             })
             .collect();
         tokio::time::timeout(PATIENCE, scene.engine.stop()).await.expect("it stops");
@@ -158,32 +146,9 @@ async fn a_planned_stop_holds_tasks_for_longer_than_they_may_go_on() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_version_that_was_never_committed_is_not_planned_for() {
     let world = testing::sqlite().await;
-    let context = || Context {
-        backoff: crate::domain::callback::delivery::Backoff::default(),
-        store: world.store.clone(),
-        timing: timing(),
-        scheduler: Uuid::now_v7(),
-        plans: Plans::default(),
-        memory: Memory::default(),
-        clustered: false,
-        public_url: String::new(),
-        followed: None,
-    };
-    let apply = |name: &str| {
-        let tasks = vec![task(name, &[])];
-        let config = JobConfig { namespace: "default".into(), name: "job".into(), tasks, ..JobConfig::default() };
-        Order::Apply(Apply { caller: Caller::default(), configs: vec![(config, String::new())] })
-    };
-    let run = || {
-        let caller = Caller::default();
-        Order::Run(Run {
-            caller,
-            namespace: "default".into(),
-            name: "job".into(),
-            params: BTreeMap::new(),
-            runner: None,
-        })
-    };
+    let context = || context(world.store.clone());
+    let apply = |name: &str| Order::Apply(apply_of(config_of("job", vec![task(name, &[])])));
+    let run = || Order::Run(run_of("job"));
     let turn = |orders| Input { orders, ..Input::default() };
     let (mut ours, mut theirs) = (context(), context());
     within(PATIENCE, &mut ours, &turn(vec![apply("first")])).await.unwrap();

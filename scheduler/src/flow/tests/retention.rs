@@ -210,8 +210,7 @@ async fn a_config_says_how_many_and_how_old_and_its_newest_job_always_stays() {
             (Retention { age: Some(Duration::from_secs(1)), ..Retention::default() }, 1),
         ] {
             let config = own(Some(retention));
-            let order = Apply { caller: Caller::default(), configs: vec![(config, String::new())] };
-            scene.engine.apply(order).await.unwrap();
+            scene.apply_config(config).await;
             scene.keep(scene.now().await + DAY / 2, Policy::default()).await;
             assert_eq!(scene.count("job").await, left, "{retention:?}");
         }

@@ -17,11 +17,7 @@ impl Scene {
     }
 
     pub(super) async fn run_job(&self, name: &str) -> Uuid {
-        let (caller, params) = (Caller::default(), BTreeMap::new());
-        self.engine
-            .run(Run { caller, namespace: "default".into(), name: name.into(), params, runner: None })
-            .await
-            .unwrap()
+        self.engine.run(run_of(name)).await.unwrap()
     }
 
     /// The jobs of a config, oldest first.
