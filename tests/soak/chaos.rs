@@ -5,7 +5,6 @@ use std::{collections::BTreeMap, fmt, time::Duration};
 use baton_tests::{
     Cluster, PATIENCE, eventually, processes,
     proxy::{Cut, Proxy, Way},
-    soon,
 };
 use rustix::process::Signal;
 use tokio::time::{Instant, sleep_until};
@@ -123,13 +122,7 @@ pub(crate) async fn reign(cluster: &mut Cluster, ways: &[Proxy], seed: u64, runn
             }
             Deed::KillRunner => cluster.runner(&runner).kill(),
             Deed::KillWatchdogAndRunner => {
-                let dying = cluster.runner(&runner);
-                let inner = dying.pid();
-                processes::signal(dying.part.pid(), Signal::KILL);
-                processes::signal(inner, Signal::KILL);
-                dying.part.end(PATIENCE).await;
-                // Its lock on the state directory goes with it.
-                soon("the runner is gone too", || !processes::is_alive(inner)).await;
+                cluster.runner(&runner).kill_with_watchdog().await;
                 pause(absence).await;
                 start_again(cluster, &runner);
             }

@@ -3,10 +3,9 @@
 use std::time::{Duration, Instant};
 
 use baton_tests::{
-    PATIENCE, RunnerSpec, View, World, eventually, job, one_task, processes, soon, stories,
+    PATIENCE, RunnerSpec, View, World, eventually, job, one_task, soon, stories,
     v1::{JobState, RunnerState, TaskState},
 };
-use rustix::process::Signal;
 use serde_json::json;
 
 stories! {
@@ -55,12 +54,7 @@ stories! {
         marks.reach("begin", 1).await;
         cluster.task_is(&id, "work", TaskState::Running).await;
         // Watchdog and runner at once: nobody is left to end the task.
-        let runner = cluster.runner("one");
-        let inner = runner.pid();
-        processes::signal(runner.part.pid(), Signal::KILL);
-        processes::signal(inner, Signal::KILL);
-        runner.part.end(PATIENCE).await;
-        soon("the runner is gone too, and its lock with it", || !processes::is_alive(inner)).await;
+        cluster.runner("one").kill_with_watchdog().await;
 
         cluster.add_runner(RunnerSpec::named("one")).await;
         let view = cluster.done(&id).await;

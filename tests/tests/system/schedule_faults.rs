@@ -7,12 +7,11 @@ use std::{
 };
 
 use baton_tests::{
-    Asked, Backend, PATIENCE, RunnerSpec, World, eventually, processes,
+    Asked, Backend, PATIENCE, RunnerSpec, World, eventually,
     proxy::Proxy,
     soon, stories,
     v1::{DisableRequest, JobState, ListFiresRequest, ListJobsRequest, RunnerState},
 };
-use rustix::process::Signal;
 use serde_json::{Value, json};
 
 const NAME: &str = "tick";
@@ -127,12 +126,7 @@ stories! {
         let ask = cluster.ask();
         ask.apply(&every_second("skip", "run_once", &marks.around(&gate.wait()))).await.expect("it is applied");
         marks.reach("begin", 1).await;
-        let runner = cluster.runner("one");
-        let inner = runner.pid();
-        processes::signal(runner.part.pid(), Signal::KILL);
-        processes::signal(inner, Signal::KILL);
-        runner.part.end(PATIENCE).await;
-        soon("the runner is gone too, and its lock with it", || !processes::is_alive(inner)).await;
+        cluster.runner("one").kill_with_watchdog().await;
         cluster.add_runner(RunnerSpec::named("one")).await;
         gate.open();
         marks.reach("end", 2).await;
