@@ -38,7 +38,6 @@ use super::{
     picker::Memory,
     plan::Plans,
     pulse::{Pulse, Seen},
-    request,
     sessions::{Heard, Sessions, Told},
     sub_jobs::Handover,
 };
@@ -391,8 +390,7 @@ impl Loop {
             session.close(disconnect.clone(), now);
         }
         for (order, reply) in self.orders.drain(..) {
-            let sorry = "the scheduler is stopping; try another, or again".to_owned();
-            let _ = reply.send(order.failed(request::Error::Unavailable(sorry)));
+            let _ = reply.send(order.failed(handle::stopping()));
         }
         if let Some(reply) = self.stopping.take() {
             let _ = reply.send(());

@@ -169,12 +169,7 @@ impl Loop {
                 store::Error::Full(_) => error.to_string(),
                 _ => "the scheduler cannot reach its database; try again in a moment".to_owned(),
             };
-            for (order, reply) in input.orders.iter().zip(replies) {
-                let _ = reply.send(order.failed(request::Error::Unavailable(sorry.clone())));
-            }
-            for caller in callers {
-                let _ = caller.reply.send(Err(Refusal::Unavailable));
-            }
+            decline(input, replies, callers, &request::Error::Unavailable(sorry));
             self.keep_facts(input);
             self.back_off(now);
             return;
@@ -188,12 +183,7 @@ impl Loop {
             self.back_off(now);
             return;
         }
-        for (order, reply) in input.orders.iter().zip(replies) {
-            let _ = reply.send(order.failed(request::Error::Internal(format!("{error}: {cause}"))));
-        }
-        for caller in callers {
-            let _ = caller.reply.send(Err(Refusal::Unavailable));
-        }
+        decline(input, replies, callers, &request::Error::Internal(format!("{error}: {cause}")));
         for fact in &input.facts {
             if matches!(fact.news, News::Result(_)) {
                 // Told anew without what the runner said, which is what the database may have refused.
@@ -230,5 +220,15 @@ impl Loop {
     fn back_off(&mut self, now: Instant) {
         self.retry_at = Some(now + self.retry_wait);
         self.retry_wait = (self.retry_wait * 2).min(RETRY_MAX);
+    }
+}
+
+/// Tells those who wait for a turn that nothing came of what they asked.
+fn decline(input: &Input, replies: Vec<oneshot::Sender<OrderAnswer>>, callers: Vec<Caller>, why: &request::Error) {
+    for (order, reply) in input.orders.iter().zip(replies) {
+        let _ = reply.send(order.failed(why.clone()));
+    }
+    for caller in callers {
+        let _ = caller.reply.send(Err(Refusal::Unavailable));
     }
 }
