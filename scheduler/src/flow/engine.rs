@@ -38,7 +38,10 @@ use super::{
     picker::Memory,
     plan::Plans,
     pulse::{Pulse, Seen},
-    sessions::{Heard, Sessions, Told},
+    sessions::{
+        Sessions,
+        hearing::{Heard, Told},
+    },
     sub_jobs::Handover,
 };
 use crate::{
