@@ -75,6 +75,22 @@ impl Reader {
         })
     }
 
+    /// The value that has this number; none where the field is not set.
+    fn one_of<T: Copy, N: Into<i32>>(
+        &mut self,
+        field: String,
+        given: i32,
+        all: &[T],
+        number: impl Fn(Option<T>) -> N,
+        wrong: &str,
+    ) -> Option<T> {
+        let known = all.iter().copied().find(|known| number(Some(*known)).into() == given);
+        if known.is_none() && given != number(None).into() {
+            self.refuse(field, wrong);
+        }
+        known
+    }
+
     fn refuse(&mut self, field: impl Into<String>, description: &str) {
         self.violations.push(Violation::new(field, description));
     }

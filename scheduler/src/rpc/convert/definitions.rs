@@ -225,10 +225,6 @@ impl Reader {
     }
 
     fn trigger_rule(&mut self, field: String, rule: i32) -> Option<TriggerRule> {
-        let known = TriggerRule::ALL.into_iter().find(|known| i32::from(trigger_rule(Some(*known))) == rule);
-        if known.is_none() && rule != i32::from(v1::TriggerRule::Unspecified) {
-            self.refuse(field, "is no trigger rule");
-        }
-        known
+        self.one_of(field, rule, &TriggerRule::ALL, trigger_rule, "is no trigger rule")
     }
 }

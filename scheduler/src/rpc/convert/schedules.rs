@@ -137,11 +137,7 @@ impl Reader {
     }
 
     pub(super) fn overlap(&mut self, field: String, policy: i32) -> Option<Overlap> {
-        let known = Overlap::ALL.into_iter().find(|known| i32::from(overlap(Some(*known))) == policy);
-        if known.is_none() && policy != i32::from(v1::Overlap::Unspecified) {
-            self.refuse(field, "is no overlap policy");
-        }
-        known
+        self.one_of(field, policy, &Overlap::ALL, overlap, "is no overlap policy")
     }
 
     fn instant(&mut self, field: String, time: Option<prost_types::Timestamp>) -> Option<DateTime<Utc>> {
