@@ -17,7 +17,7 @@ use std::{
     time::Duration,
 };
 
-use super::status::Violation;
+use super::{api::Fields, status::Violation};
 use crate::domain::time::Timestamp;
 
 pub(crate) fn timestamp(time: Timestamp) -> prost_types::Timestamp {
@@ -61,18 +61,9 @@ fn unsorted(map: &BTreeMap<String, String>) -> HashMap<String, String> {
     map.iter().map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
-/// Reads fields and remembers what was wrong with them.
-#[derive(Default)]
-struct Reader {
-    violations: Vec<Violation>,
-}
-
-impl Reader {
+impl Fields {
     fn duration(&mut self, field: impl AsRef<str>, span: Option<prost_types::Duration>) -> Option<Duration> {
-        read_duration(field.as_ref(), span).unwrap_or_else(|violation| {
-            self.violations.push(violation);
-            None
-        })
+        self.take(read_duration(field.as_ref(), span))
     }
 
     /// The value that has this number; none where the field is not set.
@@ -89,10 +80,6 @@ impl Reader {
             self.refuse(field, wrong);
         }
         known
-    }
-
-    fn refuse(&mut self, field: impl Into<String>, description: &str) {
-        self.violations.push(Violation::new(field, description));
     }
 }
 

@@ -5,7 +5,7 @@ mod tests;
 
 use baton::v1;
 
-use super::{Reader, callbacks, duration, failures, http, placement, schedules, sorted, unsorted};
+use super::{Fields, callbacks, duration, failures, http, placement, schedules, sorted, unsorted};
 use crate::{
     domain::{
         definition::{JobConfig, Shards, Split, SubJob, Target, TaskConfig, TaskDefaults, TriggerRule},
@@ -117,61 +117,61 @@ fn trigger_rule(rule: Option<TriggerRule>) -> v1::TriggerRule {
 /// A definition out of a message. What the message cannot say is told for all fields at once; what makes no sense as a
 /// definition is told by its validation.
 pub(crate) fn read_job_config(field: &str, config: v1::JobConfig) -> Result<JobConfig, Vec<Violation>> {
-    let mut reader = Reader::default();
+    let mut fields = Fields::default();
     let defaults = config.task_defaults.unwrap_or_default();
     let inside = format!("{field}.task_defaults");
-    let (match_labels, placement) = reader.selector(&format!("{inside}.runner"), defaults.runner);
+    let (match_labels, placement) = fields.selector(&format!("{inside}.runner"), defaults.runner);
     let task_defaults = TaskDefaults {
-        timeout: reader.duration(format!("{inside}.timeout"), defaults.timeout),
-        retry: reader.retry(&format!("{inside}.retry"), defaults.retry),
+        timeout: fields.duration(format!("{inside}.timeout"), defaults.timeout),
+        retry: fields.retry(&format!("{inside}.retry"), defaults.retry),
         match_labels,
         env: sorted(defaults.env),
         working_dir: defaults.working_dir,
-        trigger_rule: reader.trigger_rule(format!("{inside}.trigger_rule"), defaults.trigger_rule),
-        on_failure: reader.on_failure(format!("{inside}.on_failure"), defaults.on_failure),
+        trigger_rule: fields.trigger_rule(format!("{inside}.trigger_rule"), defaults.trigger_rule),
+        on_failure: fields.on_failure(format!("{inside}.on_failure"), defaults.on_failure),
         placement,
-        queue_timeout: reader.duration(format!("{inside}.queue_timeout"), defaults.queue_timeout),
+        queue_timeout: fields.duration(format!("{inside}.queue_timeout"), defaults.queue_timeout),
         concurrency: defaults.concurrency.map(placement::read_concurrency),
         priority: Some(defaults.priority).filter(|priority| *priority != 0),
-        when_cut_off: reader.when_cut_off(format!("{inside}.when_cut_off"), defaults.when_cut_off),
-        warn_after: reader.duration(format!("{inside}.warn_after"), defaults.warn_after),
+        when_cut_off: fields.when_cut_off(format!("{inside}.when_cut_off"), defaults.when_cut_off),
+        warn_after: fields.duration(format!("{inside}.warn_after"), defaults.warn_after),
     };
     let tasks = config.tasks.into_iter().enumerate();
-    let tasks = tasks.map(|(position, task)| reader.task(&format!("{field}.tasks[{position}]"), task)).collect();
+    let tasks = tasks.map(|(position, task)| fields.task(&format!("{field}.tasks[{position}]"), task)).collect();
     let schedules = config.schedules.into_iter().enumerate();
     let schedules = schedules
-        .map(|(position, schedule)| reader.schedule(&format!("{field}.schedules[{position}]"), schedule))
+        .map(|(position, schedule)| fields.schedule(&format!("{field}.schedules[{position}]"), schedule))
         .collect();
-    let callbacks = reader.callbacks(&format!("{field}.callbacks"), config.callbacks);
-    let overlap = reader.overlap(format!("{field}.overlap"), config.overlap);
+    let callbacks = fields.callbacks(&format!("{field}.callbacks"), config.callbacks);
+    let overlap = fields.overlap(format!("{field}.overlap"), config.overlap);
     let retention = config.retention.map(|kept| Retention {
-        age: reader.duration(format!("{field}.retention.age"), kept.age),
+        age: fields.duration(format!("{field}.retention.age"), kept.age),
         count: Some(kept.count).filter(|count| *count > 0),
-        logs: reader.duration(format!("{field}.retention.logs"), kept.logs),
+        logs: fields.duration(format!("{field}.retention.logs"), kept.logs),
     });
     let config = JobConfig {
         namespace: config.namespace,
         name: config.name,
         labels: sorted(config.labels),
         params: sorted(config.params),
-        timeout: reader.duration(format!("{field}.timeout"), config.timeout),
-        warn_after: reader.duration(format!("{field}.warn_after"), config.warn_after),
+        timeout: fields.duration(format!("{field}.timeout"), config.timeout),
+        warn_after: fields.duration(format!("{field}.warn_after"), config.warn_after),
         task_defaults,
         tasks,
         fail_fast: config.fail_fast,
         schedules,
         overlap,
         queue_limit: Some(config.queue_limit).filter(|limit| *limit > 0),
-        start_deadline: reader.duration(format!("{field}.start_deadline"), config.start_deadline),
+        start_deadline: fields.duration(format!("{field}.start_deadline"), config.start_deadline),
         after_jobs: config.after_jobs,
         max_active_jobs: Some(config.max_active_jobs).filter(|limit| *limit > 0),
         callbacks,
         retention,
     };
-    if reader.violations.is_empty() { Ok(config) } else { Err(reader.violations) }
+    fields.whole(config)
 }
 
-impl Reader {
+impl Fields {
     fn task(&mut self, field: &str, task: v1::TaskConfig) -> TaskConfig {
         let target = match task.target {
             Some(v1::task_config::Target::Command(command)) => Target::Command(command.argv),

@@ -2,7 +2,7 @@
 
 use baton::v1;
 
-use super::{Reader, duration};
+use super::{Fields, duration};
 use crate::domain::definition::{OnFailure, Retry, WhenCutOff};
 
 pub(super) fn retry(retry: &Retry) -> v1::Retry {
@@ -35,7 +35,7 @@ pub(super) fn when_cut_off(choice: Option<WhenCutOff>) -> v1::WhenCutOff {
     }
 }
 
-impl Reader {
+impl Fields {
     pub(super) fn retry(&mut self, field: &str, retry: Option<v1::Retry>) -> Option<Retry> {
         let retry = retry?;
         Some(Retry {

@@ -2,7 +2,7 @@
 
 use baton::v1;
 
-use super::{Reader, duration, sorted, unsorted};
+use super::{Fields, duration, sorted, unsorted};
 use crate::domain::definition::{Http, Redirects};
 
 /// A request; what is not set stays so, and the runner has its defaults.
@@ -31,7 +31,7 @@ fn redirects(policy: Option<Redirects>) -> v1::Redirects {
     }
 }
 
-impl Reader {
+impl Fields {
     pub(super) fn http(&mut self, field: &str, http: v1::HttpTarget) -> Http {
         let inside = format!("{field}.http.redirects");
         let known = self.one_of(inside, http.redirects, &Redirects::ALL, redirects, "is no policy of redirects");

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use baton::v1;
 
-use super::{Reader, sorted, unsorted};
+use super::{Fields, sorted, unsorted};
 use crate::domain::{
     definition::{Concurrency, LabelExpression, Placement},
     placement::{Operator, Routing},
@@ -63,7 +63,7 @@ fn routing(strategy: Option<Routing>) -> v1::Routing {
     }
 }
 
-impl Reader {
+impl Fields {
     /// The labels of a selector, and everything else of it.
     pub(super) fn selector(
         &mut self,

@@ -3,7 +3,7 @@
 use baton::v1;
 use chrono::{DateTime, Utc};
 
-use super::{Reader, duration, read_timestamp, timestamp};
+use super::{Fields, duration, read_timestamp, timestamp};
 use crate::{
     domain::{
         definition::{Overlap, Schedule},
@@ -72,12 +72,12 @@ pub(super) fn overlap(policy: Option<Overlap>) -> v1::Overlap {
 
 /// A schedule out of a message, or everything that it cannot say.
 pub(crate) fn read_schedule(field: &str, schedule: v1::Schedule) -> Result<Schedule, Vec<Violation>> {
-    let mut reader = Reader::default();
-    let schedule = reader.schedule(field, schedule);
-    if reader.violations.is_empty() { Ok(schedule) } else { Err(reader.violations) }
+    let mut fields = Fields::default();
+    let schedule = fields.schedule(field, schedule);
+    fields.whole(schedule)
 }
 
-impl Reader {
+impl Fields {
     pub(super) fn schedule(&mut self, field: &str, schedule: v1::Schedule) -> Schedule {
         let after = match v1::ScheduleAfter::try_from(schedule.after) {
             Ok(v1::ScheduleAfter::Unspecified | v1::ScheduleAfter::Start) => After::Start,
