@@ -46,4 +46,4 @@ pub use ending::REASON_CHARS_MAX;
 pub use engine::{Engine, Refusal, Settings};
 pub use explain::{explain_job, explain_task};
 pub use keeper::keep;
-pub use sessions::QUEUE_FRAMES_MAX;
+pub use sessions::stream::QUEUE_FRAMES_MAX;

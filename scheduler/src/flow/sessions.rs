@@ -3,6 +3,9 @@
 //! Memory only spares questions; the database decides. What is held here is lost with the scheduler and made anew from
 //! the hellos of the runners.
 
+pub(super) mod hearing;
+pub(super) mod stream;
+
 use std::{
     collections::{HashMap, HashSet, VecDeque},
     sync::Arc,
@@ -12,25 +15,15 @@ use std::{
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
-use super::batch::{Fact, IdleSession, News};
+use self::hearing::Told;
+use super::batch::{IdleSession, News};
 use crate::domain::{
-    command::{Command, Disconnect, DisconnectReason, Down},
-    heartbeat::{self, Answer, Drain, EndReason, Frame, Held, Hello, Reading, SlotReport, SlotStatus, TaskRef},
+    command::{Command, Down},
+    heartbeat::{self, Drain, Held, Hello, TaskRef},
     placement::{Offer, Traits},
     task::Ending,
     timing::Timing,
 };
-
-/// How many frames may wait for a runner to read them.
-pub const QUEUE_FRAMES_MAX: usize = 256;
-
-/// How many commands may wait for room in that queue, beside four for each slot: a runner with more than these unread is
-/// disconnected at once.
-const WAITING_MAX: usize = 64;
-
-/// What the specs of one frame may take together, beside one that takes more by itself. A runner takes in frames of sixteen
-/// times that.
-const SPECS_BYTES_MAX: usize = 4 << 20;
 
 /// How many sessions are offered to one turn; the others have their turn in the next ones.
 const OFFERS_MAX: usize = 512;
@@ -110,32 +103,6 @@ pub(super) struct Opening {
     pub drained: bool,
 }
 
-/// What a frame brought.
-#[derive(Default)]
-pub(super) struct Heard {
-    /// News about tasks.
-    pub told: Vec<Told>,
-    /// Whether the runner takes new work, if that has changed.
-    pub drain: Option<Drain>,
-    /// Slots became idle.
-    pub freed: bool,
-}
-
-/// News that a frame brought, with the slot it came from.
-pub(super) struct Told {
-    pub slot: u32,
-    pub task: TaskRef,
-    pub job_id: Uuid,
-    pub news: News,
-}
-
-impl Told {
-    /// The same as a fact that this session told.
-    pub(super) fn of(self, session: Uuid) -> Fact {
-        Fact { source: Some((session, self.slot)), task: self.task, job_id: self.job_id, news: self.news }
-    }
-}
-
 /// A task as it was given to a slot, or taken over by it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Given {
@@ -181,75 +148,6 @@ impl Session {
             waiting_since: None,
             closed: false,
         }
-    }
-
-    /// Sends a frame with these commands, after what still waits for room.
-    pub(super) fn send(&mut self, commands: Vec<Command>, now: Instant) {
-        // Who has not read what waits already learns nothing from one more answer.
-        let says_nothing = commands.iter().all(|command| matches!(command, Command::GoOn { .. }));
-        if !says_nothing || self.waiting.is_empty() {
-            self.waiting.extend(commands);
-        }
-        self.flush(None, now);
-    }
-
-    /// Sends the first frame.
-    pub(super) fn welcome(&mut self, welcome: crate::domain::command::Welcome, now: Instant) {
-        self.flush(Some(Box::new(welcome)), now);
-    }
-
-    fn flush(&mut self, mut welcome: Option<Box<crate::domain::command::Welcome>>, now: Instant) {
-        loop {
-            let Ok(place) = self.out.try_reserve() else {
-                self.waiting_since.get_or_insert(now);
-                return;
-            };
-            self.waiting_since = None;
-            self.seq += 1;
-            let commands = portion(&mut self.waiting);
-            for command in &commands {
-                // Nothing may be inferred from a frame that was sent before the one that gives the task out [2].
-                if let Command::RunNew { slot, task, .. } = command
-                    && let Some(Slot::Held(held)) = self.slots.get_mut(*slot as usize)
-                    && held.held.task == *task
-                {
-                    held.held.run_seq = self.seq;
-                }
-            }
-            let welcome = welcome.take();
-            if welcome.is_some() || commands.iter().any(|command| !matches!(command, Command::GoOn { .. })) {
-                self.unacked.push_back((self.seq, now));
-            }
-            place.send(Down { seq: self.seq, ack: self.committed, welcome, commands });
-            if self.waiting.is_empty() {
-                return;
-            }
-        }
-    }
-
-    /// Ends the stream; the runner is told why if there is room to.
-    pub(super) fn close(&mut self, disconnect: Disconnect, now: Instant) {
-        if !self.closed {
-            self.send(vec![Command::Disconnect(disconnect)], now);
-            self.closed = true;
-        }
-    }
-
-    /// The seq of the next frame.
-    pub(super) fn next_seq(&self) -> u64 {
-        self.seq + 1
-    }
-
-    /// Whether frames were heard whose sign of life is not committed.
-    pub(super) fn unseen(&self) -> Option<u64> {
-        (self.heard > self.committed).then_some(self.heard)
-    }
-
-    /// Signs of life up to this frame are committed: tells the runner so.
-    pub(super) fn seen(&mut self, seq: u64, now: Instant) {
-        self.committed = self.committed.max(seq);
-        self.unseen_since = self.unseen().map(|_| now);
-        self.send(vec![Command::GoOn { degraded: false }], now);
     }
 
     /// The idle slots, if the runner may be given work.
@@ -340,114 +238,6 @@ impl Session {
         }
     }
 
-    /// Takes a frame in: what it tells, and at once what to answer to strays.
-    pub(super) fn hear(&mut self, frame: &Frame, now: Instant) -> Heard {
-        let mut heard = Heard::default();
-        self.heard = self.heard.max(frame.seq);
-        if self.unseen().is_some() {
-            self.unseen_since.get_or_insert(now);
-        }
-        while self.unacked.front().is_some_and(|(seq, _)| *seq <= frame.ack) {
-            self.unacked.pop_front();
-        }
-        let idle_before = self.count_free();
-        if !self.settled && frame.ack >= 1 {
-            self.settled = true;
-            for slot in &mut self.slots {
-                if matches!(slot, Slot::Unknown) {
-                    *slot = Slot::Free;
-                }
-            }
-        }
-        // A runner says it in every frame; only a change is news, and a slot of one that works again is free anew.
-        if frame.drain.is_some() && frame.drain != self.said {
-            self.said = frame.drain;
-            heard.drain = frame.drain;
-            heard.freed = frame.drain == Some(Drain::Working);
-        }
-        match frame.drain {
-            Some(Drain::Working) => self.draining = false,
-            Some(_) => self.draining = true,
-            None => {}
-        }
-        let mut commands = Vec::new();
-        for report in &frame.slots {
-            if let Some(news) = self.hear_slot(report, frame.ack, &mut commands) {
-                heard.told.push(news);
-            }
-        }
-        if !commands.is_empty() {
-            self.send(commands, now);
-        }
-        heard.freed |= self.count_free() > idle_before;
-        heard
-    }
-
-    fn count_free(&self) -> usize {
-        self.slots.iter().filter(|slot| matches!(slot, Slot::Free)).count()
-    }
-
-    fn hear_slot(&mut self, report: &SlotReport, ack: u64, commands: &mut Vec<Command>) -> Option<Told> {
-        let settled = self.settled;
-        let slot = report.slot;
-        let place = self.slots.get_mut(slot as usize)?;
-        let held = match place {
-            Slot::Held(held) => Some(held),
-            _ => None,
-        };
-        let reading = heartbeat::read(held.as_ref().map(|held| &held.held), report, ack);
-        match (reading, report.task) {
-            (Reading::Stray, Some(task)) => {
-                commands.push(Command::Reset { slot, task, grace: None });
-                if !matches!(place, Slot::Held(_) | Slot::Offered) {
-                    *place = Slot::Stray;
-                }
-                return None;
-            }
-            (Reading::StrayResult, Some(task)) => {
-                commands.push(Command::ResultAck { slot, task, message: "nobody waits for it".to_owned() });
-                if settled && !matches!(place, Slot::Held(_) | Slot::Offered) {
-                    *place = Slot::Free;
-                }
-                return None;
-            }
-            _ => {}
-        }
-        let Slot::Held(held) = place else {
-            if settled && report.status == SlotStatus::Idle && matches!(place, Slot::Unknown | Slot::Stray) {
-                *place = Slot::Free;
-            }
-            return None;
-        };
-        if report.task == Some(held.held.task) {
-            held.unanswered_since = None;
-        }
-        if report.answer == Some(Answer::RejectedDraining) {
-            self.draining = true;
-        }
-        let news = match reading {
-            Reading::Started => {
-                held.held.started = true;
-                News::Started
-            }
-            Reading::Result if !held.reported => {
-                let mut result = report.result.clone()?;
-                // It ran into its timeout, which its runner should have seen itself.
-                if held.overdue && result.end_reason == EndReason::Reset {
-                    result.end_reason = EndReason::Timeout;
-                }
-                News::Result(result.into())
-            }
-            Reading::Ended(ending) if !held.reported => News::Ended(ending, words(report)),
-            Reading::IdlePastAck if !held.reported => News::IdlePastAck,
-            _ => return None,
-        };
-        if !matches!(news, News::Started) {
-            held.reported = true;
-        }
-        Some(Told { slot, task: held.held.task, job_id: held.job_id, news })
-    }
-
     /// The tasks that run for longer than their `warn_after`, each once.
     pub(super) fn taking_long(&mut self, now: Instant) -> Vec<Told> {
         let mut told = Vec::new();
@@ -461,90 +251,6 @@ impl Session {
         }
         told
     }
-
-    /// Answers what was heard although its sign of life is not committed yet: the writer of the database may be busy with a
-    /// long turn, and a runner without an answer would take the stream for deaf [10]. The ack does not move.
-    fn answer_late(&mut self, timing: &Timing, now: Instant) {
-        let late = self.unseen_since.is_some_and(|since| now - since > timing.answer_timeout / 2);
-        if late && self.heard > self.answered {
-            self.answered = self.heard;
-            self.send(vec![Command::GoOn { degraded: true }], now);
-        }
-    }
-
-    /// Looks at what is overdue: commands without an answer, tasks past their time. Returns why the stream is to be
-    /// closed, if it is.
-    pub(super) fn check(&mut self, timing: &Timing, now: Instant) -> Option<Disconnect> {
-        let unresponsive = |message: &str| Some(Disconnect::because(DisconnectReason::Unresponsive, message));
-        if self.waiting_since.is_some() {
-            self.flush(None, now);
-        }
-        let overdue_read = self.waiting_since.is_some_and(|since| now - since > timing.heartbeat_interval);
-        if overdue_read || self.waiting.len() > WAITING_MAX + self.slots.len() * 4 {
-            return unresponsive("it does not read its commands");
-        }
-        self.answer_late(timing, now);
-        let patience = timing.accept_timeout + timing.heartbeat_interval;
-        if self.unacked.front().is_some_and(|(_, since)| now - *since > patience) {
-            return unresponsive("it does not take its commands in");
-        }
-        let (mut overdue, mut silent) = (Vec::new(), false);
-        for (at, slot) in (0..).zip(&mut self.slots) {
-            let Slot::Held(held) = slot else { continue };
-            if let Some(since) = held.unanswered_since {
-                // Silence is no proof: ask, then part [3].
-                match held.reset_at {
-                    None if now - since > timing.accept_timeout => overdue.push((at, held.held.task, held.job_id)),
-                    Some(reset) if now - reset > timing.accept_timeout => silent = true,
-                    _ => {}
-                }
-            } else if held.reset_at.is_none() && held.deadline.is_some_and(|deadline| now > deadline) {
-                held.overdue = true;
-                overdue.push((at, held.held.task, held.job_id));
-            }
-        }
-        if silent {
-            return unresponsive("it does not answer RESET");
-        }
-        for (slot, task, job_id) in overdue {
-            self.reset(ToEnd { slot, task, job_id, grace: None, told: false }, now);
-        }
-        None
-    }
-
-    /// Whether the stream has ended, or is to.
-    pub(super) fn is_closed(&self) -> bool {
-        self.closed || self.out.is_closed()
-    }
-}
-
-/// Takes what goes into the next frame: in its order, up to the spec that would be too much.
-fn portion(waiting: &mut Vec<Command>) -> Vec<Command> {
-    let mut bytes = 0;
-    let mut fits = |command: &Command| {
-        if let Command::RunNew { spec, .. } = command {
-            bytes += spec.bytes();
-        }
-        bytes <= SPECS_BYTES_MAX
-    };
-    let count = waiting.iter().take_while(|command| fits(command)).count();
-    let rest = waiting.split_off(count.max(1).min(waiting.len()));
-    std::mem::replace(waiting, rest)
-}
-
-fn words(report: &SlotReport) -> String {
-    let said = match report.answer {
-        Some(Answer::RejectedBusy) => "the slot was busy",
-        Some(Answer::RejectedDraining) => "the runner is draining",
-        Some(Answer::RejectedLate) => "the command came too late",
-        Some(Answer::RejectedTarget) => "the runner cannot run this target",
-        Some(Answer::RejectedSpec) => "the runner refused what it was to run",
-        Some(Answer::Stale) => "the runner knows a newer dispatch",
-        Some(Answer::NotHeld) => "the runner does not have it",
-        Some(Answer::Unsupported) => "the runner does not know the command",
-        None => "it ended",
-    };
-    if report.message.is_empty() { said.to_owned() } else { format!("{said}: {}", report.message) }
 }
 
 /// How a slot stands after an end that came without a result.

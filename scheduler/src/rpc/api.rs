@@ -162,7 +162,12 @@ impl Fields {
 
     /// Nothing, or everything that was wrong.
     pub(super) fn check(self) -> Result<(), Error> {
-        if self.violations.is_empty() { Ok(()) } else { Err(Error::Invalid(self.violations)) }
+        self.whole(()).map_err(Error::Invalid)
+    }
+
+    /// What was read of all the fields, or everything that was wrong.
+    pub(super) fn whole<T>(self, read: T) -> Result<T, Vec<Violation>> {
+        if self.violations.is_empty() { Ok(read) } else { Err(self.violations) }
     }
 }
 

@@ -70,7 +70,7 @@ impl Commands {
     }
 
     async fn job(&self, id: Uuid) -> Result<Job, Error> {
-        Ok(convert::job(self.0.job_by_id(id).await?))
+        Ok(convert::jobs::job(self.0.job_by_id(id).await?))
     }
 
     async fn set_runner_drained(&self, id: String, drained: bool, reason: String) -> Result<Runner, Error> {

@@ -84,7 +84,7 @@ impl JobConfigs {
             version: 1,
             latest_version: 1,
             task_count: u32::try_from(config.tasks.len()).unwrap_or(u32::MAX),
-            config: Some(convert::job_config(&config)),
+            config: Some(convert::definitions::job_config(&config)),
             source,
             ..StoredJobConfig::default()
         };
@@ -298,7 +298,7 @@ fn definitions(given: Option<apply_request::Definition>, namespace: &str) -> Res
             Ok(given.collect())
         }
         Some(apply_request::Definition::Config(config)) => {
-            let mut config = convert::read_job_config("config", config).map_err(Error::Invalid)?;
+            let mut config = convert::definitions::read_job_config("config", config).map_err(Error::Invalid)?;
             if config.namespace.is_empty() {
                 namespace.clone_into(&mut config.namespace);
             }
@@ -352,7 +352,7 @@ fn stored(config: Config) -> StoredJobConfig {
         version: config.version,
         latest_version: config.latest_version,
         task_count: u32::try_from(config.definition.tasks.len()).unwrap_or(u32::MAX),
-        config: Some(convert::job_config(&config.definition.config)),
+        config: Some(convert::definitions::job_config(&config.definition.config)),
         source: config.source,
         create_time: Some(convert::timestamp(config.created_at)),
     }

@@ -33,8 +33,8 @@ impl Jobs {
         let page = self.0.store.tasks_of(&job, &filter, None, u64::from(SIZE_MAX)).await?;
         let listing = task_listing(Some(job.id), &filter);
         let last = page.rows.last().map(|task| listing.token(&task.cursor()));
-        let mut shown = convert::job(job);
-        shown.tasks = page.rows.into_iter().map(convert::task).collect();
+        let mut shown = convert::jobs::job(job);
+        shown.tasks = page.rows.into_iter().map(convert::jobs::task).collect();
         Ok(GetJobResponse { job: Some(shown), next_task_page_token: last.filter(|_| page.more).unwrap_or_default() })
     }
 
@@ -47,8 +47,8 @@ impl Jobs {
         let mut fields = Fields::default();
         let filter = JobFilter {
             parent,
-            triggers: fields.take(convert::read_triggers("triggers", &request.triggers)),
-            states: fields.take(convert::read_job_states("states", &request.states)),
+            triggers: fields.take(convert::jobs::read_triggers("triggers", &request.triggers)),
+            states: fields.take(convert::jobs::read_job_states("states", &request.states)),
             since: fields.take(convert::read_timestamp("created_since", request.created_since)),
             before: fields.take(convert::read_timestamp("created_before", request.created_before)),
             namespace: Some(request.namespace).filter(|namespace| !namespace.is_empty()),
@@ -65,7 +65,7 @@ impl Jobs {
         let last = page.rows.last().map(|job| listing.token(&job.id));
         Ok(ListJobsResponse {
             next_page_token: last.filter(|_| page.more).unwrap_or_default(),
-            jobs: page.rows.into_iter().map(convert::job).collect(),
+            jobs: page.rows.into_iter().map(convert::jobs::job).collect(),
         })
     }
 
@@ -73,8 +73,8 @@ impl Jobs {
         let job = self.0.job(&request.job_id).await?;
         let task = self.0.task(&job, &request.name, request.shard_index).await?;
         let attempts = self.0.store.attempts(task.id).await?;
-        let mut shown = convert::task(task);
-        shown.attempts = attempts.into_iter().map(convert::attempt).collect();
+        let mut shown = convert::jobs::task(task);
+        shown.attempts = attempts.into_iter().map(convert::jobs::attempt).collect();
         Ok(GetTaskResponse { task: Some(shown) })
     }
 
@@ -86,7 +86,7 @@ impl Jobs {
                 return Err(Error::invalid("shard_index", "says which shard of a task, so name must say which task"));
             }
             let explanation = flow::explain_job(&self.0.store, &job, &definition).await?;
-            return Ok(convert::explanation(explanation, job, None, None));
+            return Ok(convert::jobs::explanation(explanation, job, None, None));
         }
         let node = self.0.node(&job, &request.name).await?;
         let config = definition.tasks.get(node as usize);
@@ -97,12 +97,12 @@ impl Jobs {
         }
         if let Some(task) = task {
             let explanation = flow::explain_task(&self.0.store, self.0.timing, &job, &definition, &task).await?;
-            return Ok(convert::explanation(explanation, job, Some(task), config));
+            return Ok(convert::jobs::explanation(explanation, job, Some(task), config));
         }
         if job.state == JobState::Created {
             // It is not written yet, because its job is not.
             let explanation = flow::explain_job(&self.0.store, &job, &definition).await?;
-            return Ok(convert::explanation(explanation, job, None, config));
+            return Ok(convert::jobs::explanation(explanation, job, None, config));
         }
         Err(Error::not_found(Kind::Task, selector(&request.name, request.shard_index)))
     }
@@ -110,7 +110,7 @@ impl Jobs {
     async fn list_all_tasks(&self, request: ListTasksRequest) -> Result<ListTasksResponse, Error> {
         let size = page::size(request.page_size)?;
         let mut fields = Fields::default();
-        let states = fields.take(convert::read_task_states("states", &request.states));
+        let states = fields.take(convert::jobs::read_task_states("states", &request.states));
         if request.job_id.is_empty() && !request.name.is_empty() {
             fields.refuse("name", "says which task of a job, so job_id must say which job");
         }
@@ -133,7 +133,7 @@ impl Jobs {
         let last = page.rows.last().map(|task| listing.token(&task.cursor()));
         Ok(ListTasksResponse {
             next_page_token: last.filter(|_| page.more).unwrap_or_default(),
-            tasks: page.rows.into_iter().map(convert::task).collect(),
+            tasks: page.rows.into_iter().map(convert::jobs::task).collect(),
         })
     }
 }

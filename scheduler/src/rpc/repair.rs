@@ -35,7 +35,7 @@ impl Api {
         };
         let order = Rerun { caller, job_id: job.id, again, force: request.force, reason: request.reason };
         let done = self.engine.rerun(order).await?;
-        let job = Some(convert::job(self.job_by_id(job.id).await?));
+        let job = Some(convert::jobs::job(self.job_by_id(job.id).await?));
         Ok(RerunResponse { job, tasks: done.tasks, reconsidered: done.reconsidered })
     }
 
@@ -77,7 +77,7 @@ impl Api {
         };
         let done = self.engine.mark(order).await?;
         let job = self.job_by_id(job.id).await?;
-        let task = Some(convert::task(self.task(&job, &name, shard).await?));
-        Ok(MarkResponse { job: Some(convert::job(job)), task, reconsidered: done.reconsidered })
+        let task = Some(convert::jobs::task(self.task(&job, &name, shard).await?));
+        Ok(MarkResponse { job: Some(convert::jobs::job(job)), task, reconsidered: done.reconsidered })
     }
 }

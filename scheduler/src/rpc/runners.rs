@@ -53,7 +53,7 @@ impl Api {
 
     fn shown_runner(&self, runner: read::Runner, now: Timestamp) -> Runner {
         let state = self.runner_state(&runner, now);
-        convert::runner(runner, state)
+        convert::fleet::runner(runner, state)
     }
 
     /// Whether a runner can be given work at this time.

@@ -39,7 +39,7 @@ impl Api {
 
     fn shown_scheduler(&self, scheduler: read::Scheduler, now: Timestamp) -> Scheduler {
         let state = scheduler.state.seen(scheduler.last_seen_at, now, self.timing.lost_after);
-        convert::scheduler(scheduler, state)
+        convert::fleet::scheduler(scheduler, state)
     }
 }
 

@@ -112,8 +112,8 @@ impl Watch {
                     place = (last.seq, Some(last.id));
                 }
                 let answer = WatchJobResponse {
-                    job: Some(convert::job(job.clone())),
-                    tasks: page.rows.into_iter().map(convert::task).collect(),
+                    job: Some(convert::jobs::job(job.clone())),
+                    tasks: page.rows.into_iter().map(convert::jobs::task).collect(),
                     seq: if page.more { 0 } else { job.seq },
                 };
                 answers.send(Ok(answer)).await.map_err(|_| Gone)?;

@@ -165,11 +165,10 @@ impl Engine {
 
     async fn order(&self, order: Order) -> Result<OrderAnswer, request::Error> {
         let (reply, answer) = oneshot::channel();
-        let stopped = || request::Error::Unavailable("the scheduler is stopping; try another, or again".to_owned());
         match self.events.send_timeout(Event::Order(order, reply), ORDER_PATIENCE).await {
-            Ok(()) => answer.await.map_err(|_| stopped()),
+            Ok(()) => answer.await.map_err(|_| stopping()),
             Err(mpsc::error::SendTimeoutError::Timeout(_)) => Err(too_many()),
-            Err(mpsc::error::SendTimeoutError::Closed(_)) => Err(stopped()),
+            Err(mpsc::error::SendTimeoutError::Closed(_)) => Err(stopping()),
         }
     }
 
@@ -197,6 +196,10 @@ impl Engine {
 
 pub(super) fn too_many() -> request::Error {
     request::Error::Busy("too many requests wait; try again in a moment".to_owned())
+}
+
+pub(super) fn stopping() -> request::Error {
+    request::Error::Unavailable("the scheduler is stopping; try another, or again".to_owned())
 }
 
 fn mismatch(answer: &OrderAnswer) -> request::Error {

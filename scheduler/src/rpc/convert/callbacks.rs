@@ -2,7 +2,7 @@
 
 use baton::v1;
 
-use super::{Reader, sorted, timestamp, unsorted};
+use super::{Fields, sorted, timestamp, unsorted};
 use crate::{
     domain::{
         callback::{Event, State},
@@ -78,7 +78,7 @@ pub(crate) fn delivery(row: read::Callback) -> v1::CallbackDelivery {
     }
 }
 
-impl Reader {
+impl Fields {
     pub(super) fn callbacks(&mut self, field: &str, callbacks: Vec<v1::Callback>) -> Vec<Callback> {
         let callbacks = callbacks.into_iter().enumerate();
         callbacks.map(|(place, callback)| self.callback(&format!("{field}[{place}]"), callback)).collect()

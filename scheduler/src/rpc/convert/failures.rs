@@ -2,7 +2,7 @@
 
 use baton::v1;
 
-use super::{Reader, duration};
+use super::{Fields, duration};
 use crate::domain::definition::{OnFailure, Retry, WhenCutOff};
 
 pub(super) fn retry(retry: &Retry) -> v1::Retry {
@@ -35,7 +35,7 @@ pub(super) fn when_cut_off(choice: Option<WhenCutOff>) -> v1::WhenCutOff {
     }
 }
 
-impl Reader {
+impl Fields {
     pub(super) fn retry(&mut self, field: &str, retry: Option<v1::Retry>) -> Option<Retry> {
         let retry = retry?;
         Some(Retry {
@@ -49,18 +49,11 @@ impl Reader {
     }
 
     pub(super) fn on_failure(&mut self, field: String, policy: i32) -> Option<OnFailure> {
-        let known = OnFailure::ALL.into_iter().find(|known| i32::from(on_failure(Some(*known))) == policy);
-        if known.is_none() && policy != i32::from(v1::OnFailure::Unspecified) {
-            self.refuse(field, "is no failure policy");
-        }
-        known
+        self.one_of(field, policy, &OnFailure::ALL, on_failure, "is no failure policy")
     }
 
     pub(super) fn when_cut_off(&mut self, field: String, choice: i32) -> Option<WhenCutOff> {
-        let known = WhenCutOff::ALL.into_iter().find(|known| i32::from(when_cut_off(Some(*known))) == choice);
-        if known.is_none() && choice != i32::from(v1::WhenCutOff::Unspecified) {
-            self.refuse(field, "is nothing that a task can do while its runner is cut off");
-        }
-        known
+        let wrong = "is nothing that a task can do while its runner is cut off";
+        self.one_of(field, choice, &WhenCutOff::ALL, when_cut_off, wrong)
     }
 }

@@ -2,7 +2,7 @@
 
 use baton::v1;
 
-use super::{Reader, duration, sorted, unsorted};
+use super::{Fields, duration, sorted, unsorted};
 use crate::domain::definition::{Http, Redirects};
 
 /// A request; what is not set stays so, and the runner has its defaults.
@@ -31,12 +31,10 @@ fn redirects(policy: Option<Redirects>) -> v1::Redirects {
     }
 }
 
-impl Reader {
+impl Fields {
     pub(super) fn http(&mut self, field: &str, http: v1::HttpTarget) -> Http {
-        let known = Redirects::ALL.into_iter().find(|policy| i32::from(redirects(Some(*policy))) == http.redirects);
-        if known.is_none() && http.redirects != i32::from(v1::Redirects::Unspecified) {
-            self.refuse(format!("{field}.http.redirects"), "is no policy of redirects");
-        }
+        let inside = format!("{field}.http.redirects");
+        let known = self.one_of(inside, http.redirects, &Redirects::ALL, redirects, "is no policy of redirects");
         Http {
             connect_timeout: self.duration(format!("{field}.http.connect_timeout"), http.connect_timeout),
             read_timeout: self.duration(format!("{field}.http.read_timeout"), http.read_timeout),

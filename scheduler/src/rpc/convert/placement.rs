@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use baton::v1;
 
-use super::{Reader, sorted, unsorted};
+use super::{Fields, sorted, unsorted};
 use crate::domain::{
     definition::{Concurrency, LabelExpression, Placement},
     placement::{Operator, Routing},
@@ -63,7 +63,7 @@ fn routing(strategy: Option<Routing>) -> v1::Routing {
     }
 }
 
-impl Reader {
+impl Fields {
     /// The labels of a selector, and everything else of it.
     pub(super) fn selector(
         &mut self,
@@ -74,23 +74,19 @@ impl Reader {
         let expressions = selector.match_expressions.into_iter().enumerate();
         let match_expressions = expressions
             .map(|(place, one)| {
-                let known = Operator::ALL.into_iter().find(|known| i32::from(operator(Some(*known))) == one.operator);
-                if known.is_none() && one.operator != i32::from(v1::LabelOperator::Unspecified) {
-                    self.refuse(format!("{field}.match_expressions[{place}].operator"), "is no operator");
-                }
+                let inside = format!("{field}.match_expressions[{place}].operator");
+                let known = self.one_of(inside, one.operator, &Operator::ALL, operator, "is no operator");
                 LabelExpression { key: one.key, operator: known, values: one.values }
             })
             .collect();
-        let known = Routing::ALL.into_iter().find(|known| i32::from(routing(Some(*known))) == selector.routing);
-        if known.is_none() && selector.routing != i32::from(v1::Routing::Unspecified) {
-            self.refuse(format!("{field}.routing"), "is no routing");
-        }
+        let inside = format!("{field}.routing");
+        let routing = self.one_of(inside, selector.routing, &Routing::ALL, routing, "is no routing");
         let placement = Placement {
             match_expressions,
             min_version: selector.min_version,
             runners: selector.runners,
             exclude_runners: selector.exclude_runners,
-            routing: known,
+            routing,
             routing_key: selector.routing_key,
         };
         (sorted(selector.match_labels), placement)

@@ -3,7 +3,7 @@
 use baton::v1;
 use chrono::{DateTime, Utc};
 
-use super::{Reader, duration, read_timestamp, timestamp};
+use super::{Fields, duration, read_timestamp, timestamp};
 use crate::{
     domain::{
         definition::{Overlap, Schedule},
@@ -72,12 +72,12 @@ pub(super) fn overlap(policy: Option<Overlap>) -> v1::Overlap {
 
 /// A schedule out of a message, or everything that it cannot say.
 pub(crate) fn read_schedule(field: &str, schedule: v1::Schedule) -> Result<Schedule, Vec<Violation>> {
-    let mut reader = Reader::default();
-    let schedule = reader.schedule(field, schedule);
-    if reader.violations.is_empty() { Ok(schedule) } else { Err(reader.violations) }
+    let mut fields = Fields::default();
+    let schedule = fields.schedule(field, schedule);
+    fields.whole(schedule)
 }
 
-impl Reader {
+impl Fields {
     pub(super) fn schedule(&mut self, field: &str, schedule: v1::Schedule) -> Schedule {
         let after = match v1::ScheduleAfter::try_from(schedule.after) {
             Ok(v1::ScheduleAfter::Unspecified | v1::ScheduleAfter::Start) => After::Start,
@@ -137,11 +137,7 @@ impl Reader {
     }
 
     pub(super) fn overlap(&mut self, field: String, policy: i32) -> Option<Overlap> {
-        let known = Overlap::ALL.into_iter().find(|known| i32::from(overlap(Some(*known))) == policy);
-        if known.is_none() && policy != i32::from(v1::Overlap::Unspecified) {
-            self.refuse(field, "is no overlap policy");
-        }
-        known
+        self.one_of(field, policy, &Overlap::ALL, overlap, "is no overlap policy")
     }
 
     fn instant(&mut self, field: String, time: Option<prost_types::Timestamp>) -> Option<DateTime<Utc>> {

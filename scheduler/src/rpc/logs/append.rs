@@ -80,7 +80,7 @@ impl Intake {
     async fn take(&mut self, request: AppendRequest) -> Result<Taken, Error> {
         let mut fields = Fields::default();
         let task = request.task.clone().unwrap_or_default();
-        let stream = fields.take(convert::read_log_stream("stream", request.stream));
+        let stream = fields.take(convert::logs::read_log_stream("stream", request.stream));
         let task_id = Uuid::try_parse(&task.task_id).unwrap_or_else(|_| {
             fields.refuse("task.task_id", "is no UUID");
             Uuid::nil()

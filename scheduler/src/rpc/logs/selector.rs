@@ -76,7 +76,7 @@ impl Selected {
     /// Finds what a selector means.
     pub(super) async fn find(api: &Api, selector: LogSelector, following: bool) -> Result<Self, Error> {
         let mut fields = Fields::default();
-        let stream = fields.take(convert::read_log_stream("selector.stream", selector.stream));
+        let stream = fields.take(convert::logs::read_log_stream("selector.stream", selector.stream));
         if selector.shard_index.is_some() && selector.name.is_empty() {
             fields.refuse("selector.shard_index", "says which shard of a task, so name must say which task");
         }
@@ -184,7 +184,7 @@ impl Selected {
                 name: task.name.clone(),
                 shard_index: task.shard_index,
                 attempt: chunk.attempt,
-                stream: convert::log_stream(chunk.stream).into(),
+                stream: convert::logs::log_stream(chunk.stream).into(),
                 offset: chunk.offset,
                 data: chunk.data,
                 time: Some(convert::timestamp(chunk.created_at)),
