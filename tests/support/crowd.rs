@@ -16,7 +16,7 @@ use tokio::{
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::Channel;
 
-use crate::{Api, ByHand, eventually};
+use crate::{Api, ByHand};
 
 /// Files that this process needs besides one a session.
 const OTHER_FILES: u64 = 500;
@@ -76,14 +76,21 @@ impl Crowd {
     /// Waits until all of them are, and says how long that took.
     pub async fn all_online(&self, limit: Duration) -> Duration {
         let since = Instant::now();
-        let what = format!("{} sessions are online", self.count);
-        eventually(&what, limit, || std::future::ready((self.online() == self.count).then_some(()))).await;
+        self.until(&format!("{} sessions are online", self.count), limit, |online| online == self.count).await;
         since.elapsed()
     }
 
     /// Waits until none of them is.
     pub async fn none_online(&self, limit: Duration) {
-        eventually("every session has ended", limit, || std::future::ready((self.online() == 0).then_some(()))).await;
+        self.until("every session has ended", limit, |online| online == 0).await;
+    }
+
+    async fn until(&self, what: &str, limit: Duration, holds: impl Fn(usize) -> bool) {
+        let mut online = self.online.subscribe();
+        let Ok(seen) = timeout(limit, online.wait_for(|online| holds(*online))).await else {
+            panic!("waited {limit:?} in vain: {what}")
+        };
+        seen.expect("the crowd is there");
     }
 }
 

@@ -8,9 +8,13 @@ use std::{
     time::Duration,
 };
 
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+use tokio::{
+    io::{Interest, unix::AsyncFd},
+    time::timeout,
+};
 
-use crate::{eventually, processes};
+use crate::processes;
 
 /// How much of what a part wrote is shown when a test fails.
 const SHOWN_LINES: usize = 120;
@@ -101,8 +105,10 @@ impl Part {
 
     /// Waits for it to end by itself.
     pub async fn end(&mut self, limit: Duration) -> ExitStatus {
-        let what = format!("{} ends", self.name);
-        eventually(&what, limit, || std::future::ready(self.ended())).await
+        if self.ended().is_none() && timeout(limit, gone(self.pid())).await.is_err() {
+            panic!("waited {limit:?} in vain: {} ends", self.name);
+        }
+        self.ended().expect("its end was seen")
     }
 }
 
@@ -119,4 +125,11 @@ impl Drop for Part {
         }
         let _ = self.child.wait();
     }
+}
+
+/// Returns when a child that was not yet asked how it ended has ended.
+async fn gone(pid: i32) {
+    let pidfd = Pid::from_raw(pid).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+    let pidfd = AsyncFd::with_interest(pidfd.expect("the child is there"), Interest::READABLE);
+    pidfd.expect("a pidfd can be watched").readable().await.map(drop).expect("a pidfd can be watched");
 }

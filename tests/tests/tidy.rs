@@ -146,10 +146,6 @@ fn tests_wait_for_events_and_never_for_a_while() {
     let waits = ["thread", "time"].map(|module| format!("{module}::sleep("));
     let mut offences = Vec::new();
     for (path, text) in sources() {
-        // The one helper of a test program that looks again and again, with a limit, has to wait in between.
-        if path.ends_with("/support.rs") {
-            continue;
-        }
         let in_tests = path.starts_with("tests/") || path.contains("/tests/");
         // At the margin it marks a test module; further in, what an item has for tests alone.
         let start = if in_tests { Some(0) } else { text.find("\n#[cfg(test)]") };

@@ -19,7 +19,7 @@ use baton::v1::{
     scheduler_service_server::{SchedulerService, SchedulerServiceServer},
     *,
 };
-use tokio::{net::TcpListener, process::Command, runtime::Runtime};
+use tokio::{net::TcpListener, process::Command, runtime::Runtime, sync::watch};
 use tokio_stream::{Stream, StreamExt as _, wrappers::TcpListenerStream};
 use tonic::{Request, Response, Status, Streaming, transport::Server};
 
@@ -27,6 +27,7 @@ use tonic::{Request, Response, Status, Streaming, transport::Server};
 const PATIENCE: Duration = Duration::from_mins(1);
 
 type Answers = HashMap<TypeId, VecDeque<Arc<dyn Any + Send + Sync>>>;
+type Requests = Vec<Box<dyn Any + Send + Sync>>;
 type BoxStream<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
 /// What one stream sends before it ends, or before it falls silent.
@@ -39,7 +40,8 @@ struct Script<T> {
 #[derive(Clone, Default)]
 struct Stage {
     answers: Arc<Mutex<Answers>>,
-    requests: Arc<Mutex<Vec<Box<dyn Any + Send>>>>,
+    /// All that came, in order. Whoever waits for one is woken by it.
+    requests: watch::Sender<Requests>,
 }
 
 impl Stage {
@@ -55,21 +57,25 @@ impl Stage {
         answer?.downcast_ref::<T>().cloned()
     }
 
-    fn unary<Q: Send + 'static, A: Clone + Send + Sync + 'static>(
+    fn note<Q: Send + Sync + 'static>(&self, request: Request<Q>) {
+        self.requests.send_modify(|requests| requests.push(Box::new(request.into_inner())));
+    }
+
+    fn unary<Q: Send + Sync + 'static, A: Clone + Send + Sync + 'static>(
         &self,
         request: Request<Q>,
     ) -> Result<Response<A>, Status> {
-        self.requests.lock().unwrap().push(Box::new(request.into_inner()));
+        self.note(request);
         self.next::<Result<A, Status>>()
             .unwrap_or_else(|| Err(Status::unimplemented("not on stage")))
             .map(Response::new)
     }
 
-    fn stream<Q: Send + 'static, A: Clone + Send + Sync + 'static>(
+    fn stream<Q: Send + Sync + 'static, A: Clone + Send + Sync + 'static>(
         &self,
         request: Request<Q>,
     ) -> Result<Response<BoxStream<A>>, Status> {
-        self.requests.lock().unwrap().push(Box::new(request.into_inner()));
+        self.note(request);
         let script = self.next::<Script<A>>().ok_or_else(|| Status::unimplemented("not on stage"))?;
         let items = tokio_stream::iter(script.items);
         Ok(Response::new(if script.stays_open {
@@ -172,6 +178,10 @@ impl LogService for Stage {
     }
 }
 
+fn of_type<Q: 'static>(requests: &Requests) -> impl Iterator<Item = &Q> {
+    requests.iter().filter_map(|request| request.downcast_ref())
+}
+
 /// The scheduler on its stage.
 pub struct Fake {
     stage: Stage,
@@ -228,13 +238,14 @@ impl Fake {
 
     /// The requests of a type that came, in order.
     pub fn requests<Q: Clone + 'static>(&self) -> Vec<Q> {
-        let requests = self.stage.requests.lock().unwrap();
-        requests.iter().filter_map(|request| request.downcast_ref::<Q>().cloned()).collect()
+        of_type::<Q>(&self.stage.requests.borrow()).cloned().collect()
     }
 
     /// Waits until so many requests of a type have come.
     pub async fn heard<Q: Clone + 'static>(&self, count: usize) {
-        eventually(|| self.requests::<Q>().len() >= count).await;
+        let mut requests = self.stage.requests.subscribe();
+        let came = requests.wait_for(|requests| of_type::<Q>(requests).count() >= count);
+        tokio::time::timeout(PATIENCE, came).await.expect("it never came to be").expect("the stage is there");
     }
 
     /// `baton` with these words against this scheduler.
@@ -275,16 +286,6 @@ pub async fn run(mut command: Command) -> Ended {
         stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
         stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
     }
-}
-
-/// Waits until something holds.
-pub async fn eventually(mut holds: impl FnMut() -> bool) {
-    let waited = async {
-        while !holds() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    tokio::time::timeout(PATIENCE, waited).await.expect("it never came to be");
 }
 
 impl Drop for Fake {

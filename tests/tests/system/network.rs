@@ -25,6 +25,15 @@ async fn behind_beats(world: World) -> (Cluster, Beats) {
     (cluster, beats)
 }
 
+/// Holds back `RUN_NEW`, and everything that comes down after it, until it is released.
+fn hold_from_run_new(beats: &Beats) {
+    let mut held = false;
+    beats.judge(move |frame| {
+        held |= frame.commands(CommandKind::RunNew);
+        if held && matches!(frame, Frame::Down(_)) { Fate::Hold } else { Fate::Pass }
+    });
+}
+
 /// Runs one short task through the proxy and checks that it ran once and finished at its first attempt.
 async fn runs_once(cluster: &Cluster, name: &str) -> Marks {
     let marks = cluster.marks(name);
@@ -79,11 +88,7 @@ stories! {
     async fn an_idle_beat_that_crosses_run_new_fails_nothing(world: World) {
         // Slow beats: what is held is released long before anybody loses patience with the other.
         let (cluster, beats) = behind_beats(world.beat(Duration::from_secs(5))).await;
-        let mut held = false;
-        beats.judge(move |frame| {
-            held |= frame.commands(CommandKind::RunNew);
-            if held && matches!(frame, Frame::Down(_)) { Fate::Hold } else { Fate::Pass }
-        });
+        hold_from_run_new(&beats);
         let marks = cluster.marks("crossed");
         let id = cluster.run(&one_task("crossed", &marks.around("true"))).await;
         eventually("an idle beat crosses the command", PATIENCE, || {
@@ -189,11 +194,7 @@ stories! {
     /// The runner is asked to stop while a command is on its way: it refuses it, and another runner takes the task.
     async fn a_runner_that_is_stopped_with_run_new_in_flight_gives_the_task_back(world: World) {
         let (mut cluster, beats) = behind_beats(world.beat(Duration::from_secs(5))).await;
-        let mut held = false;
-        beats.judge(move |frame| {
-            held |= frame.commands(CommandKind::RunNew);
-            if held && matches!(frame, Frame::Down(_)) { Fate::Hold } else { Fate::Pass }
-        });
+        hold_from_run_new(&beats);
         let marks = cluster.marks("stopped");
         let id = cluster.run(&one_task("stopped", &marks.around("true"))).await;
         soon("the command is on its way", || beats.count(|frame| frame.commands(CommandKind::RunNew)) == 1).await;
@@ -216,11 +217,7 @@ stories! {
     /// The scheduler is asked to stop while its command is on its way: what began is adopted, what did not is sent again.
     async fn a_scheduler_that_is_stopped_with_run_new_in_flight_repeats_nothing(world: World) {
         let (mut cluster, beats) = behind_beats(world.beat(Duration::from_secs(5))).await;
-        let mut held = false;
-        beats.judge(move |frame| {
-            held |= frame.commands(CommandKind::RunNew);
-            if held && matches!(frame, Frame::Down(_)) { Fate::Hold } else { Fate::Pass }
-        });
+        hold_from_run_new(&beats);
         let marks = cluster.marks("stopped");
         let id = cluster.run(&one_task("stopped", &marks.around("true"))).await;
         soon("the command is on its way", || beats.count(|frame| frame.commands(CommandKind::RunNew)) == 1).await;
