@@ -146,7 +146,7 @@ impl Pulse {
         }
         self.under_way = true;
         let (store, scheduler, alive_for) = (self.store.clone(), self.scheduler, self.timing.lost_after);
-        tokio::spawn(async move {
+        store.carrier().spawn(async move {
             // The one writer of a SQLite file may be busy with a turn: that is no silence of the database.
             let limit = if store.is_clustered() { BEAT_MAX } else { TURN_MAX + BEAT_MAX };
             let committed = within(limit, &store, commit(&store, scheduler, &heard, own, alive_for)).await;

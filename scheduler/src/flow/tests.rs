@@ -44,7 +44,10 @@ use crate::{
         task::TaskState,
         timing::Timing,
     },
-    store::{self, testing},
+    store::{
+        self,
+        testing::{self, Row as _},
+    },
 };
 
 /// A test that waits longer than this for something has failed.
@@ -121,7 +124,7 @@ impl Scene {
                 let params = [("job", job.into()), ("state", state.word().into())];
                 let rows = tx.query(store::sql::statement(tx.backend(), text, &params)).await.unwrap();
                 drop(tx);
-                if rows[0].try_get::<i64>("", "count").unwrap() == count {
+                if rows[0].column::<i64>("count").unwrap() == count {
                     return;
                 }
                 changes.changed().await;
@@ -145,10 +148,10 @@ impl Scene {
                 if row.state.is_terminal() {
                     let tasks = rows.iter().map(|row| {
                         let (name, shard): (String, i32) =
-                            (row.try_get("", "name").unwrap(), row.try_get("", "shard_index").unwrap());
-                        let state: String = row.try_get("", "state").unwrap();
+                            (row.column("name").unwrap(), row.column("shard_index").unwrap());
+                        let state: String = row.column("state").unwrap();
                         let name = if shard < 0 { name } else { format!("{name}#{shard}") };
-                        (name, (TaskState::from_word(&state).unwrap(), row.try_get("", "reason").unwrap()))
+                        (name, (TaskState::from_word(&state).unwrap(), row.column("reason").unwrap()))
                     });
                     return (row.state, tasks.collect());
                 }

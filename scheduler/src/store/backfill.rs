@@ -2,12 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use sea_orm::QueryResult;
 use uuid::Uuid;
 
 use super::{
     Error, Tx,
-    row::{Row as _, unreadable},
+    row::{Row, unreadable},
     sql::{self, Input, bigint, text, uuid},
 };
 use crate::domain::{schedule::backfill::State, time::Timestamp};
@@ -187,7 +186,7 @@ pub async fn find(tx: &Tx, id: Uuid) -> Result<Option<BackfillRow>, Error> {
     rows.first().map(read).transpose()
 }
 
-pub(super) fn read(row: &QueryResult) -> Result<BackfillRow, Error> {
+pub(super) fn read(row: &impl Row) -> Result<BackfillRow, Error> {
     let id: Uuid = row.column("id")?;
     let state: String = row.column("state")?;
     let count = |name: &str| Ok::<_, Error>(row.column::<i64>(name)?.unsigned_abs());

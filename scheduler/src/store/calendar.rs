@@ -3,12 +3,11 @@
 //! A changed calendar does not touch its schedules, of which there may be very many: it is marked, and the trigger plans
 //! them anew a slice at a time. A calendar is locked after everything else of a turn.
 
-use sea_orm::QueryResult;
 use uuid::Uuid;
 
 use super::{
     Error, Tx,
-    row::{Row as _, unreadable},
+    row::{Record, Row, unreadable},
     sql::{self, Input, bigint, text, uuid},
 };
 use crate::domain::{schedule::Calendar, time::Timestamp};
@@ -114,7 +113,7 @@ pub async fn users(tx: &Tx, namespace: &str, name: &str, limit: u32) -> Result<(
     let params = [("namespace", namespace.into()), ("name", name.into()), ("limit", i64::from(limit).into())];
     let rows = tx.query(sql::statement(tx.backend(), text, &params)).await?;
     let count: i64 = rows.first().map(|row| row.column("users")).transpose()?.unwrap_or_default();
-    let named = |row: &QueryResult| -> Result<String, Error> {
+    let named = |row: &Record| -> Result<String, Error> {
         Ok(format!("{}/{}", row.column::<String>("config")?, row.column::<String>("key")?))
     };
     Ok((rows.iter().map(named).collect::<Result<_, _>>()?, count.unsigned_abs()))
@@ -207,7 +206,7 @@ fn ids(schedules: &[Uuid]) -> Option<Input<1>> {
     (!input.is_empty()).then_some(input)
 }
 
-pub(super) fn read(row: &QueryResult) -> Result<CalendarRow, Error> {
+pub(super) fn read(row: &impl Row) -> Result<CalendarRow, Error> {
     let name: String = row.column("name")?;
     let exclude: String = row.column("exclude")?;
     let exclude = serde_json::from_str(&exclude).map_err(|error| unreadable("calendar", &name, &error.to_string()))?;

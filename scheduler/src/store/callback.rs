@@ -4,12 +4,11 @@
 #[cfg(test)]
 mod tests;
 
-use sea_orm::QueryResult;
 use uuid::Uuid;
 
 use super::{
     Error, Tx,
-    row::{Row as _, unreadable},
+    row::{Row, unreadable},
     sql::{self, Input, bigint, boolean, int, text, uuid},
 };
 use crate::domain::{
@@ -390,22 +389,22 @@ fn ids(ids: &[Uuid]) -> Input<1> {
     input
 }
 
-pub(super) fn event(row: &QueryResult, id: Uuid) -> Result<Event, Error> {
+pub(super) fn event(row: &impl Row, id: Uuid) -> Result<Event, Error> {
     let word: String = row.column("event")?;
     Event::from_word(&word).ok_or_else(|| unreadable("callback", id, "the event is not one of ours"))
 }
 
-pub(super) fn state(row: &QueryResult, id: Uuid) -> Result<State, Error> {
+pub(super) fn state(row: &impl Row, id: Uuid) -> Result<State, Error> {
     let word: String = row.column("state")?;
     State::from_word(&word).ok_or_else(|| unreadable("callback", id, "the state is not one of ours"))
 }
 
-pub(super) fn action(row: &QueryResult, id: Uuid) -> Result<Action, Error> {
+pub(super) fn action(row: &impl Row, id: Uuid) -> Result<Action, Error> {
     let text: String = row.column("action")?;
     serde_json::from_str(&text).map_err(|_| unreadable("callback", id, "what it does cannot be read"))
 }
 
-fn claimed(row: &QueryResult) -> Result<Claimed, Error> {
+fn claimed(row: &impl Row) -> Result<Claimed, Error> {
     let id: Uuid = row.column("id")?;
     let blocking: bool = row.column("blocking")?;
     let task: Option<Uuid> = row.column("task_id")?;

@@ -2,12 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use sea_orm::QueryResult;
 use uuid::Uuid;
 
 use super::{
     Error, Tx,
-    row::{Row as _, unreadable},
+    row::{Record, Row, unreadable},
     sql::{self, Input, int, uuid},
 };
 use crate::domain::{definition::JobConfig, time::Timestamp};
@@ -245,7 +244,7 @@ pub async fn versions(tx: &Tx, wanted: &[(Uuid, u32)]) -> Result<Vec<((Uuid, u32
     for (config, version) in wanted {
         input.push([(*config).into(), version.cast_signed().into()]);
     }
-    let key = |row: &QueryResult| Ok::<_, Error>((row.column::<Uuid>("config")?, row.number("wanted")?));
+    let key = |row: &Record| Ok::<_, Error>((row.column::<Uuid>("config")?, row.number("wanted")?));
 
     let text = "WITH {input} SELECT input.config, input.wanted, task_config.id FROM input
                 JOIN task_config ON task_config.job_config_id = input.config AND task_config.version = input.wanted
@@ -287,7 +286,7 @@ pub async fn versions(tx: &Tx, wanted: &[(Uuid, u32)]) -> Result<Vec<((Uuid, u32
         .collect()
 }
 
-fn read(row: &QueryResult) -> Result<ConfigRow, Error> {
+fn read(row: &impl Row) -> Result<ConfigRow, Error> {
     let mut disabled = None;
     if row.time("disabled_at")?.is_some() {
         disabled = Some(Disabled { until: row.time("disabled_until")?, reason: row.column("disabled_reason")? });

@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, sync::Arc};
 
-use sea_orm::{DbErr, RuntimeErr, SqlErr, sqlx};
+use sea_orm::{DbErr, RuntimeErr, sqlx};
 
 /// Why a question or a change did not come about.
 #[derive(Debug, thiserror::Error)]
@@ -56,18 +56,18 @@ pub enum Error {
     },
     /// The tables could not be brought to the present version.
     #[error("cannot bring the tables of the database up to date")]
-    Migrate(#[source] DbErr),
+    Migrate(#[source] Cause),
     /// Another transaction was in the way; doing the same again may work.
     #[error("another transaction was in the way")]
-    Contended(#[source] DbErr),
+    Contended(#[source] Cause),
     /// The database does not answer.
     #[error("the database is out of reach")]
-    Unreachable(#[source] DbErr),
+    Unreachable(#[source] Cause),
     /// The database has no room to write.
     #[error(
         "the disk of the database is full: make room; nothing that was accepted is lost, and work goes on by itself"
     )]
-    Full(#[source] DbErr),
+    Full(#[source] Cause),
     /// A piece of output comes behind one that could not be stored.
     #[error("what comes before this piece of output could not be stored; send it again from there")]
     Torn,
@@ -79,10 +79,10 @@ pub enum Error {
     Slow(std::time::Duration),
     /// There is such a row already.
     #[error("there is such a row already")]
-    Duplicate(#[source] DbErr),
+    Duplicate(#[source] Cause),
     /// Anything else: the disk is full, a constraint is violated, a statement is wrong.
     #[error("the database refused a statement")]
-    Refused(#[source] DbErr),
+    Refused(#[source] Cause),
     /// A guarded change did not find every row as it was seen; doing the same again may work.
     #[error("of {asked} rows {written} were still as they had been seen")]
     Missed {
@@ -129,26 +129,30 @@ impl Error {
     }
 }
 
+/// What a driver said.
+pub(super) type Cause = Box<dyn std::error::Error + Send + Sync>;
+
+/// What sort of error a driver's code stands for: an SQLSTATE of PostgreSQL, or an extended result code of SQLite in digits.
+fn sort(code: &str) -> fn(Cause) -> Error {
+    match code {
+        // A unique key of PostgreSQL; of SQLite, a unique and a primary key.
+        "23505" | "2067" | "1555" => Error::Duplicate,
+        // Serialization failure, deadlock, lock not available; and SQLITE_BUSY and SQLITE_LOCKED with what extends them.
+        "40001" | "40P01" | "55P03" | "5" | "6" | "261" | "262" | "517" | "518" => Error::Contended,
+        // The disk is full; SQLite says so in several ways, of which failed writes, syncs and truncations are some.
+        "53100" | "13" | "778" | "1034" | "1290" | "1546" | "4618" | "4874" | "5386" => Error::Full,
+        // Ended by the server after `statement_timeout`, by SQLite after its own.
+        "57014" | "9" => |_| Error::Slow(super::reader::QUESTION_MAX),
+        // The server is shutting down, starting up, has no room, was lost, or ended a transaction that stood still.
+        code if ["57P", "08", "53300", "25P03"].iter().any(|class| code.starts_with(class)) => Error::Unreachable,
+        _ => Error::Refused,
+    }
+}
+
 impl From<DbErr> for Error {
     fn from(error: DbErr) -> Self {
-        if let Some(SqlErr::UniqueConstraintViolation(_)) = error.sql_err() {
-            return Self::Duplicate(error);
-        }
-        match sqlx_error(&error) {
-            Some(sqlx::Error::Database(inner)) => match inner.code().as_deref() {
-                // Serialization failure, deadlock, lock not available; and SQLITE_BUSY and SQLITE_LOCKED with what
-                // extends them.
-                Some("40001" | "40P01" | "55P03" | "5" | "6" | "261" | "262" | "517" | "518") => Self::Contended(error),
-                // The disk is full; SQLite says so in several ways, of which failed writes, syncs and truncations are some.
-                Some("53100" | "13" | "778" | "1034" | "1290" | "1546" | "4618" | "4874" | "5386") => Self::Full(error),
-                // Ended by the server after `statement_timeout`, by SQLite after its own.
-                Some("57014" | "9") => Self::Slow(super::reader::QUESTION_MAX),
-                // The server is shutting down, starting up, has no room, was lost, or ended a transaction that stood still.
-                Some(code) if ["57P", "08", "53300", "25P03"].iter().any(|class| code.starts_with(class)) => {
-                    Self::Unreachable(error)
-                }
-                _ => Self::Refused(error),
-            },
+        let sort = match sqlx_error(&error) {
+            Some(sqlx::Error::Database(inner)) => sort(inner.code().as_deref().unwrap_or_default()),
             Some(
                 sqlx::Error::Io(_)
                 | sqlx::Error::Tls(_)
@@ -156,10 +160,18 @@ impl From<DbErr> for Error {
                 | sqlx::Error::PoolClosed
                 | sqlx::Error::WorkerCrashed
                 | sqlx::Error::Protocol(_),
-            ) => Self::Unreachable(error),
-            _ if matches!(error, DbErr::ConnectionAcquire(_) | DbErr::Conn(_)) => Self::Unreachable(error),
-            _ => Self::Refused(error),
-        }
+            ) => Self::Unreachable,
+            _ if matches!(error, DbErr::ConnectionAcquire(_) | DbErr::Conn(_)) => Self::Unreachable,
+            _ => Self::Refused,
+        };
+        sort(error.into())
+    }
+}
+
+impl From<rusqlite::Error> for Error {
+    fn from(error: rusqlite::Error) -> Self {
+        let code = error.sqlite_error().map(|inner| inner.extended_code.to_string());
+        sort(code.as_deref().unwrap_or_default())(error.into())
     }
 }
 

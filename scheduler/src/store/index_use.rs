@@ -3,6 +3,7 @@
 use sea_orm::{ConnectionTrait as _, Statement};
 
 use super::{
+    row::Row as _,
     task::{HOLDS_SLOT, RANK},
     testing,
 };
@@ -12,7 +13,7 @@ async fn plan(question: &str) -> Vec<String> {
     let world = testing::sqlite().await;
     let explain = Statement::from_string(world.store.backend(), format!("EXPLAIN QUERY PLAN {question}"));
     let rows = world.store.reader().query_all_raw(explain).await.unwrap();
-    rows.iter().map(|row| row.try_get("", "detail").unwrap()).collect()
+    rows.iter().map(|row| row.column("detail").unwrap()).collect()
 }
 
 #[tokio::test]

@@ -2,12 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use sea_orm::QueryResult;
 use uuid::Uuid;
 
 use super::{
     Error, Tx,
-    row::{Row as _, unreadable},
+    row::{Row, unreadable},
     sql::{self, Input, bigint, boolean, int, text, uuid},
 };
 use crate::domain::{
@@ -301,12 +300,12 @@ fn json(map: &BTreeMap<String, String>) -> String {
     serde_json::to_string(map).expect("a map of texts has a JSON form")
 }
 
-fn map(row: &QueryResult, name: &str, id: Uuid) -> Result<BTreeMap<String, String>, Error> {
+fn map(row: &impl Row, name: &str, id: Uuid) -> Result<BTreeMap<String, String>, Error> {
     let text: String = row.column(name)?;
     serde_json::from_str(&text).map_err(|_| unreadable("job", id, "its labels or params are not a map of texts"))
 }
 
-fn read(row: &QueryResult) -> Result<JobRow, Error> {
+fn read(row: &impl Row) -> Result<JobRow, Error> {
     let id: Uuid = row.column("id")?;
     let state: String = row.column("state")?;
     let trigger: String = match row.column("cause")? {

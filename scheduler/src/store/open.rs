@@ -15,19 +15,21 @@ use std::{
 use baton_migrations::{LogMigrator, Migrator, sea_orm_migration::MigratorTrait};
 use rustix::fs::FlockOperation;
 use sea_orm::{
-    ConnectionTrait as _, DatabaseConnection, DatabaseTransaction, DbBackend, Statement,
+    ConnectionTrait as _, DatabaseConnection, DatabaseTransaction, DbBackend, SqliteTransactionMode, Statement,
+    TransactionOptions, TransactionTrait as _,
     sqlx::{
         self, ConnectOptions as _, Connection as _,
         postgres::{PgConnectOptions, PgPoolOptions},
-        sqlite::{SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous},
+        sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous},
     },
 };
 
 use super::{
-    Error, Store, Tx,
+    Error, Store,
     log::Logs,
     reader::{self, QUESTION_MAX, Reader},
-    sql,
+    sql, sqlite,
+    tx::Writer,
     wake::Listening,
 };
 
@@ -37,15 +39,14 @@ const READERS: u32 = 8;
 const LOG_READERS: u32 = 4;
 /// How long a question waits for a free connection before it is answered with "try again".
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long one who writes to SQLite waits for the one connection that may: a turn may take a minute.
-const WRITER_TIMEOUT: Duration = Duration::from_secs(70);
 /// How much of the database the SQLite connection that writes keeps in memory, in KiB: the tasks of a few large jobs. It
 /// takes what it comes to need.
 const WRITER_CACHE_KIB: u32 = 32 * 1024;
 /// How many pages SQLite's log gathers before they are folded back: a page that many turns change is folded once. 16 MiB.
 const CHECKPOINT_PAGES: u32 = 4_096;
-/// How long SQLite waits for the lock of another connection.
-const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
+/// The same for the connection that writes output, which looks at little of what it wrote: SQLite's own measures.
+const LOG_WRITER_CACHE_KIB: u32 = 2_000;
+const LOG_CHECKPOINT_PAGES: u32 = 1_000;
 /// A connection that lay idle for this long is asked for a sign of life before it is used.
 const PING_AFTER: Duration = Duration::from_secs(30);
 /// How long PostgreSQL may take to answer at the start.
@@ -133,18 +134,17 @@ async fn open_sqlite(path: &Path) -> Result<Store, Error> {
         .foreign_keys(true)
         .journal_mode(SqliteJournalMode::Wal)
         .synchronous(SqliteSynchronous::Full)
-        .busy_timeout(BUSY_TIMEOUT)
+        .busy_timeout(sqlite::BUSY_TIMEOUT)
         .disable_statement_logging();
     let pool = |path: &Path, options: &SqliteConnectOptions, size: u32| {
         let (path, options) = (path.to_owned(), options.clone().filename(path));
         // A connection to a file does not age, and the lock of a half-open pool must not move.
         let pool = SqlitePoolOptions::new()
             .max_connections(size)
-            .acquire_timeout(if size == 1 { WRITER_TIMEOUT } else { ACQUIRE_TIMEOUT })
+            .acquire_timeout(ACQUIRE_TIMEOUT)
             .idle_timeout(None)
             .max_lifetime(None)
-            .test_before_acquire(false)
-            .after_release(|connection, _| Box::pin(is_clean(connection)));
+            .test_before_acquire(false);
         (pool, path, options)
     };
     let connect = |(pool, path, options): (SqlitePoolOptions, PathBuf, SqliteConnectOptions)| async move {
@@ -152,14 +152,14 @@ async fn open_sqlite(path: &Path) -> Result<Store, Error> {
         pool.map(DatabaseConnection::from).map_err(|error| cannot_open(&path, &error))
     };
     let logs = logs_beside(path);
-    let writing = options
-        .clone()
-        .pragma("cache_size", format!("-{WRITER_CACHE_KIB}"))
-        .pragma("wal_autocheckpoint", CHECKPOINT_PAGES.to_string());
-    let writer = connect(pool(path, &writing, 1)).await?;
-    migrate::<Migrator>(&writer, DbBackend::Sqlite).await?;
-    let log_writer = connect(pool(&logs, &options, 1)).await?;
-    migrate::<LogMigrator>(&log_writer, DbBackend::Sqlite).await?;
+    let builder = connect(pool(path, &options, 1)).await?;
+    migrate::<Migrator>(&builder, DbBackend::Sqlite).await?;
+    builder.close().await?;
+    let builder = connect(pool(&logs, &options, 1)).await?;
+    migrate::<LogMigrator>(&builder, DbBackend::Sqlite).await?;
+    builder.close().await?;
+    let writer = Writer::Sqlite(sqlite::Writer::open(path, WRITER_CACHE_KIB, CHECKPOINT_PAGES)?);
+    let log_writer = Writer::Sqlite(sqlite::Writer::open(&logs, LOG_WRITER_CACHE_KIB, LOG_CHECKPOINT_PAGES)?);
     let read_only = options.pragma("query_only", "on");
     let reader = Reader::new(connect(limited(pool(path, &read_only, READERS))).await?);
     let log_reader = Reader::new(connect(limited(pool(&logs, &read_only, LOG_READERS))).await?);
@@ -174,23 +174,9 @@ async fn open_sqlite(path: &Path) -> Result<Store, Error> {
         logs,
         definitions: Arc::default(),
         _lock: Some(Arc::new(lock)),
-        clock_set: super::ClockSet::default(),
         #[cfg(test)]
-        fuse: Arc::default(),
+        levers: super::Levers::default(),
     })
-}
-
-/// Whether nothing of a transaction is left on a connection that is given back. SQLite ends one by itself when the disk is
-/// full, and then it cannot be rolled back: the driver goes on counting it, makes the next one a part of it, and what
-/// that one commits would be seen by nobody and be gone with the process. Such a connection is closed.
-async fn is_clean(connection: &mut SqliteConnection) -> Result<bool, sqlx::Error> {
-    // After a commit nothing is left to be rolled back, and nothing to wait for.
-    if !connection.is_in_transaction() {
-        return Ok(true);
-    }
-    // Behind what is still to be rolled back.
-    connection.ping().await?;
-    Ok(!connection.is_in_transaction())
 }
 
 /// Gives each question its time, from when its connection is taken.
@@ -296,12 +282,13 @@ async fn open_postgres(url: &str) -> Result<Store, Error> {
     let writer = connect((writer, options, address)).await?;
     migrate::<Migrator>(&writer, DbBackend::Postgres).await?;
     migrate::<LogMigrator>(&writer, DbBackend::Postgres).await?;
+    let writer = Writer::Postgres(writer);
     let (reader, options, address) = pool(READERS);
     let options = options.options([("statement_timeout", QUESTION_MAX.as_millis().to_string())]);
     let reader = Reader::new(connect((closing_silent(reader), options, address)).await?);
     let (beats, options, address) = pool(1);
-    let beats = connect((closing_distrusted(beats, &distrusted[1]), options, address)).await?;
-    let logs = Logs::start(DbBackend::Postgres, connect(pool(1)).await?, reader.clone());
+    let beats = Writer::Postgres(connect((closing_distrusted(beats, &distrusted[1]), options, address)).await?);
+    let logs = Logs::start(DbBackend::Postgres, Writer::Postgres(connect(pool(1)).await?), reader.clone());
     Ok(Store {
         backend: DbBackend::Postgres,
         writer,
@@ -312,9 +299,8 @@ async fn open_postgres(url: &str) -> Result<Store, Error> {
         logs,
         definitions: Arc::default(),
         _lock: None,
-        clock_set: super::ClockSet::default(),
         #[cfg(test)]
-        fuse: Arc::default(),
+        levers: super::Levers::default(),
     })
 }
 
@@ -381,17 +367,22 @@ pub(super) async fn migrate<M: MigratorTrait>(writer: &DatabaseConnection, backe
 }
 
 async fn migrate_once<M: MigratorTrait>(writer: &DatabaseConnection, backend: DbBackend) -> Result<(), Error> {
-    let tx = Tx::begin(writer, backend).await?;
+    let tx = writer
+        .begin_with_options(TransactionOptions {
+            sqlite_transaction_mode: Some(SqliteTransactionMode::Immediate),
+            ..TransactionOptions::default()
+        })
+        .await?;
     if backend == DbBackend::Postgres {
         let lock = sql::statement(backend, "SELECT pg_advisory_xact_lock(:lock)", &[("lock", MIGRATION_LOCK.into())]);
-        tx.query(lock).await?;
+        tx.execute_raw(lock).await?;
     }
-    refuse_newer(tx.connection(), backend).await?;
+    refuse_newer(&tx, backend).await?;
     let known = M::get_migration_files();
     let table = M::migration_table_name().to_string();
-    let applied = if has_table(tx.connection(), backend, &table).await? {
+    let applied = if has_table(&tx, backend, &table).await? {
         let names = format!("SELECT version FROM {table}");
-        let rows = tx.query(Statement::from_string(backend, names)).await?;
+        let rows = tx.query_all_raw(Statement::from_string(backend, names)).await?;
         rows.iter().map(|row| row.try_get("", "version")).collect::<Result<Vec<String>, _>>()?
     } else {
         Vec::new()
@@ -400,14 +391,14 @@ async fn migrate_once<M: MigratorTrait>(writer: &DatabaseConnection, backend: Db
     if !known.iter().all(|migration| applied.iter().any(|name| name == migration.name())) {
         if backend == DbBackend::Postgres {
             let patience = format!("SET LOCAL lock_timeout = {}", MIGRATION_PATIENCE.as_millis());
-            tx.execute(Statement::from_string(backend, patience)).await?;
+            tx.execute_raw(Statement::from_string(backend, patience)).await?;
         }
-        M::up(tx.connection(), None).await.map_err(|error| match Error::from(error) {
+        M::up(&tx, None).await.map_err(|error| match Error::from(error) {
             Error::Refused(cause) => Error::Migrate(cause),
             other => other,
         })?;
     }
-    tx.commit().await
+    Ok(tx.commit().await?)
 }
 
 /// Refuses a database whose `min_binary` is above our own version.
@@ -436,29 +427,4 @@ async fn has_table(tx: &DatabaseTransaction, backend: DbBackend, name: &str) -> 
 /// The numbers of a version, for comparison; what is no number counts as 0.
 fn version(text: &str) -> Vec<u32> {
     text.split(['.', '-', '+']).take(3).map(|part| part.parse().unwrap_or(0)).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::store::testing;
-
-    /// What is committed after a full disk is committed, and not a part of what the disk had no room for.
-    #[tokio::test]
-    async fn what_is_committed_after_sqlite_ended_a_transaction_by_itself_is_seen_by_others() {
-        let world = testing::sqlite().await;
-        let store = &world.store;
-        let run = |text: &str| Statement::from_string(DbBackend::Sqlite, text.to_owned());
-        let tx = store.begin().await.unwrap();
-        // As SQLite does when a commit finds no room.
-        tx.execute(run("ROLLBACK")).await.unwrap();
-        drop(tx);
-        // A turn that fails for another reason, and one that does not.
-        drop(store.begin().await.unwrap());
-        let tx = store.begin().await.unwrap();
-        tx.execute(run("INSERT INTO meta (key, value) VALUES ('kept', '')")).await.unwrap();
-        tx.commit().await.unwrap();
-        let rows = store.reader().query_all_raw(run("SELECT key FROM meta WHERE key = 'kept'")).await.unwrap();
-        assert_eq!(rows.len(), 1, "what was committed is there for all");
-    }
 }

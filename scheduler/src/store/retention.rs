@@ -5,10 +5,14 @@
 
 use std::time::Duration;
 
-use sea_orm::{QueryResult, Value};
+use sea_orm::Value;
 use uuid::Uuid;
 
-use super::{Error, Tx, row::Row as _, sql, task};
+use super::{
+    Error, Tx,
+    row::{Record, Row as _},
+    sql, task,
+};
 use crate::domain::{
     retention::{End, Retention},
     time::{Timestamp, micros},
@@ -67,7 +71,7 @@ pub async fn configs(tx: &Tx, after: Uuid, limit: u32) -> Result<Vec<Kept>, Erro
                 FROM job_config WHERE job_config.id > :after ORDER BY job_config.id LIMIT :limit";
     let params = [("after", after.into()), ("limit", i64::from(limit).into())];
     let rows = tx.query(sql::statement(tx.backend(), text, &params)).await?;
-    let span = |row: &QueryResult, name: &str| -> Result<Option<Duration>, Error> {
+    let span = |row: &Record, name: &str| -> Result<Option<Duration>, Error> {
         Ok(row.column::<Option<i64>>(name)?.map(|micros| Duration::from_micros(micros.unsigned_abs())))
     };
     rows.iter()

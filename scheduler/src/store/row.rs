@@ -2,15 +2,21 @@
 
 use std::fmt::Display;
 
+use rusqlite::types::FromSql;
 use sea_orm::{QueryResult, TryGetable};
 
-use super::Error;
+use super::{Error, sqlite};
 use crate::domain::time::Timestamp;
+
+/// What a column can be read as, from either database.
+pub(crate) trait Readable: TryGetable + FromSql {}
+
+impl<T: TryGetable + FromSql> Readable for T {}
 
 /// The columns of a row by name, as the values we use.
 pub(crate) trait Row {
     /// A column as it is.
-    fn column<T: TryGetable>(&self, name: &str) -> Result<T, Error>;
+    fn column<T: Readable>(&self, name: &str) -> Result<T, Error>;
 
     /// A column that counts.
     fn number(&self, name: &str) -> Result<u32, Error> {
@@ -28,8 +34,25 @@ pub(crate) trait Row {
     }
 }
 
+/// A row that a transaction read.
+#[derive(Debug)]
+pub(crate) enum Record {
+    Postgres(QueryResult),
+    Sqlite(sqlite::Record),
+}
+
+impl Row for Record {
+    fn column<T: Readable>(&self, name: &str) -> Result<T, Error> {
+        match self {
+            Self::Postgres(row) => row.column(name),
+            Self::Sqlite(row) => Ok(row.column(name)?),
+        }
+    }
+}
+
+/// A row that a question read.
 impl Row for QueryResult {
-    fn column<T: TryGetable>(&self, name: &str) -> Result<T, Error> {
+    fn column<T: Readable>(&self, name: &str) -> Result<T, Error> {
         Ok(self.try_get("", name)?)
     }
 }

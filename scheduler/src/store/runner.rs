@@ -2,12 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use sea_orm::QueryResult;
 use uuid::Uuid;
 
 use super::{
     Error, Tx,
-    row::{Row as _, unreadable},
+    row::{Row, unreadable},
     sql::{self, Input, text, uuid},
 };
 use crate::domain::{
@@ -252,7 +251,7 @@ pub async fn signs(tx: &Tx, ids: &[String]) -> Result<BTreeMap<String, Signs>, E
         .collect()
 }
 
-fn traits(row: &QueryResult) -> Result<Traits, Error> {
+fn traits(row: &impl Row) -> Result<Traits, Error> {
     let id: String = row.column("id")?;
     let (labels, capabilities): (String, String) = (row.column("labels")?, row.column("capabilities")?);
     match (serde_json::from_str(&labels), serde_json::from_str(&capabilities)) {
@@ -261,7 +260,7 @@ fn traits(row: &QueryResult) -> Result<Traits, Error> {
     }
 }
 
-fn read(row: &QueryResult) -> Result<RunnerRow, Error> {
+fn read(row: &impl Row) -> Result<RunnerRow, Error> {
     let session_id: Option<Uuid> = row.column("session_id")?;
     let boot_id: String = row.column("boot_id")?;
     // A scheduler of the version before takes the row without a number: the one that is there belongs to an older boot.

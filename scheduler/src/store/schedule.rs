@@ -8,7 +8,6 @@ mod missed;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use sea_orm::QueryResult;
 use uuid::Uuid;
 
 pub use self::{
@@ -17,7 +16,7 @@ pub use self::{
 };
 use super::{
     Error, Tx,
-    row::{Row as _, unreadable},
+    row::{Row, unreadable},
     sql::{self, Input, bigint, int, text, uuid},
 };
 use crate::domain::{schedule::overlap::Live, time::Timestamp};
@@ -287,21 +286,21 @@ fn about(tx: &Tx, ids: &[Uuid], text: &str) -> Option<sea_orm::Statement> {
     Some(input.statement(tx.backend(), text, &[]))
 }
 
-fn count(row: &QueryResult, name: &str) -> Result<u32, Error> {
+fn count(row: &impl Row, name: &str) -> Result<u32, Error> {
     Ok(u32::try_from(row.column::<i64>(name)?).unwrap_or(u32::MAX))
 }
 
-fn claimed(row: &QueryResult) -> Result<Claimed, Error> {
+fn claimed(row: &impl Row) -> Result<Claimed, Error> {
     let schedule = read(row)?;
     let config = config(row, schedule.job_config_id)?;
     Ok(Claimed { row: schedule, config, job_ended_at: row.time("job_ended_at")? })
 }
 
-fn config(row: &QueryResult, id: Uuid) -> Result<Config, Error> {
+fn config(row: &impl Row, id: Uuid) -> Result<Config, Error> {
     Ok(Config { id, namespace: row.column("namespace")?, name: row.column("name")?, version: row.number("version")? })
 }
 
-fn read(row: &QueryResult) -> Result<ScheduleRow, Error> {
+fn read(row: &impl Row) -> Result<ScheduleRow, Error> {
     let id: Uuid = row.column("id")?;
     let state: String = row.column("state")?;
     Ok(ScheduleRow {

@@ -301,7 +301,7 @@ mod tests {
     use sea_orm::ConnectionTrait;
 
     use super::*;
-    use crate::store::testing;
+    use crate::store::{row::Row as _, testing};
 
     const COLUMNS: [Column; 6] = [
         uuid("id"),
@@ -393,7 +393,7 @@ mod tests {
             let update = "WITH {input} UPDATE meta SET value = input.value || :more FROM input
                           WHERE meta.key = input.key RETURNING meta.key, meta.value";
             let rows = tx.query(input.statement(store.backend(), update, &[("more", "!".into())])).await.unwrap();
-            let mut values: Vec<String> = rows.iter().map(|row| row.try_get("", "value").unwrap()).collect();
+            let mut values: Vec<String> = rows.iter().map(|row| row.column("value").unwrap()).collect();
             values.sort();
             assert_eq!(values, ["1!", "2!"]);
             tx.commit().await.unwrap();
@@ -405,7 +405,7 @@ mod tests {
         for world in testing::worlds().await {
             let statement = statement(world.store.backend(), "SELECT {now} AS now", &[]);
             let row = world.store.reader().query_one_raw(statement).await.unwrap().unwrap();
-            let now: i64 = row.try_get("", "now").unwrap();
+            let now: i64 = row.column("now").unwrap();
             let here = chrono::Utc::now().timestamp_micros();
             assert!((now - here).abs() < 60_000_000, "{now} is far from {here}");
         }

@@ -1,12 +1,11 @@
 //! Tasks as rows: the questions and the transitions of a turn. Every change is guarded by the state and the lease that
 //! were seen.
 
-use sea_orm::QueryResult;
 use uuid::Uuid;
 
 use super::{
     Error, Tx,
-    row::{Row as _, unreadable},
+    row::{Row, unreadable},
     sql::{self, Input, bigint, boolean, int, text, uuid},
 };
 use crate::domain::{
@@ -558,16 +557,16 @@ pub(super) fn ids(ids: &[Uuid]) -> Input<1> {
     input
 }
 
-fn state_of(row: &QueryResult) -> Result<TaskState, Error> {
+fn state_of(row: &impl Row) -> Result<TaskState, Error> {
     let word: String = row.column("state")?;
     TaskState::from_word(&word).ok_or_else(|| unreadable("task", &word, "the state is not one of ours"))
 }
 
-pub(super) fn read_all(rows: &[QueryResult]) -> Result<Vec<TaskRow>, Error> {
+pub(super) fn read_all(rows: &[impl Row]) -> Result<Vec<TaskRow>, Error> {
     rows.iter().map(read).collect()
 }
 
-fn read(row: &QueryResult) -> Result<TaskRow, Error> {
+fn read(row: &impl Row) -> Result<TaskRow, Error> {
     let id: Uuid = row.column("id")?;
     let kind: String = row.column("kind")?;
     let skip_cause: Option<String> = row.column("skip_cause")?;

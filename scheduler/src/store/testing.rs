@@ -14,9 +14,9 @@ use std::{
     },
 };
 
-use sea_orm::DbErr;
 use tempfile::TempDir;
 
+pub(crate) use super::row::{Readable, Row};
 use super::{Error, Settings, Store};
 
 /// Where a transaction is cut off, as it is when its scheduler dies or loses its database.
@@ -58,7 +58,7 @@ impl Fuse {
 
     pub(super) fn burn(&self, place: CutOff) -> Result<(), Error> {
         let cut_off = self.at.lock().expect("nobody panics here").take_if(|at| *at == place).is_some();
-        if cut_off { Err(Error::Unreachable(DbErr::Custom("a test has cut it off".to_owned()))) } else { Ok(()) }
+        if cut_off { Err(Error::Unreachable("a test has cut it off".into())) } else { Ok(()) }
     }
 }
 
@@ -73,7 +73,7 @@ impl World {
     /// The same store, whose transactions may be cut off.
     pub(crate) fn with(&self, fuse: &Arc<Fuse>) -> Store {
         let mut store = self.store.clone();
-        store.fuse = fuse.clone();
+        store.levers.fuse = fuse.clone();
         store
     }
 
@@ -86,7 +86,7 @@ impl World {
     pub(crate) async fn again(&self) -> Self {
         let mut store = Store::open(&self.settings).await.expect("the database opens once more");
         // There is one clock of the database, whoever asks it.
-        store.clock_set = self.store.clock_set.clone();
+        store.levers.clock_set = self.store.levers.clock_set.clone();
         Self { store, settings: self.settings.clone(), _directory: None }
     }
 }

@@ -1,11 +1,11 @@
 //! Which job configs name which others.
 
-use sea_orm::{ConnectionTrait, DbBackend};
+use sea_orm::{ConnectionTrait as _, DbBackend, Statement};
 use uuid::Uuid;
 
 use super::{
     Error, Store, Tx,
-    row::{Row as _, unreadable},
+    row::{Row, unreadable},
     sql::{self, Input, text},
 };
 use crate::domain::uses::{Kind, Known, Use};
@@ -24,20 +24,21 @@ pub async fn lock(tx: &Tx) -> Result<(), Error> {
 
 /// The job configs of a namespace and what they name. Complete for as long as the lock is held.
 pub async fn known(tx: &Tx, namespace: &str) -> Result<Known, Error> {
-    read(tx.connection(), tx.backend(), namespace).await
+    let [names, uses] = questions(tx.backend(), namespace);
+    read(&tx.query(names).await?, &tx.query(uses).await?)
 }
 
 impl Store {
     /// The job configs of a namespace and what they name, as they are at this moment.
     pub async fn uses(&self, namespace: &str) -> Result<Known, Error> {
-        read(self.reader(), self.backend(), namespace).await
+        let [names, uses] = questions(self.backend(), namespace);
+        read(&self.reader().query_all_raw(names).await?, &self.reader().query_all_raw(uses).await?)
     }
 }
 
-async fn read(connection: &impl ConnectionTrait, backend: DbBackend, namespace: &str) -> Result<Known, Error> {
+fn questions(backend: DbBackend, namespace: &str) -> [Statement; 2] {
     let of = [("namespace", namespace.into())];
     let names = "SELECT name FROM job_config WHERE deleted_at IS NULL AND namespace = :namespace AND version > 0";
-    let names = connection.query_all_raw(sql::statement(backend, names, &of)).await?;
     let uses = "SELECT job_config.name AS user_name, job_config_use.kind, job_config_use.name FROM job_config_use
                 JOIN job_config ON job_config.id = job_config_use.job_config_id
                 WHERE job_config.deleted_at IS NULL AND job_config_use.namespace = :namespace
@@ -45,7 +46,10 @@ async fn read(connection: &impl ConnectionTrait, backend: DbBackend, namespace: 
                 SELECT job_config.name AS user_name, 'CALLBACK' AS kind, job_config_start.name FROM job_config_start
                 JOIN job_config ON job_config.id = job_config_start.job_config_id
                 WHERE job_config.deleted_at IS NULL AND job_config_start.namespace = :namespace";
-    let uses = connection.query_all_raw(sql::statement(backend, uses, &of)).await?;
+    [names, uses].map(|text| sql::statement(backend, text, &of))
+}
+
+fn read(names: &[impl Row], uses: &[impl Row]) -> Result<Known, Error> {
     Ok(Known {
         names: names.iter().map(|row| row.column("name")).collect::<Result<_, Error>>()?,
         uses: uses

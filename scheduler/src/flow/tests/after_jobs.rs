@@ -31,7 +31,7 @@ impl Scene {
         let tx = self.world.store.begin().await.unwrap();
         let text = "SELECT source_job_id FROM job_source WHERE job_id = :job ORDER BY name";
         let rows = tx.query(store::sql::statement(tx.backend(), text, &[("job", job.into())])).await.unwrap();
-        rows.iter().map(|row| row.try_get("", "source_job_id").unwrap()).collect()
+        rows.iter().map(|row| row.column("source_job_id").unwrap()).collect()
     }
 
     /// How many rows of a table there are.
@@ -39,7 +39,7 @@ impl Scene {
         let tx = self.world.store.begin().await.unwrap();
         let text = format!("SELECT count(*) AS count FROM {table}");
         let rows = tx.query(store::sql::statement(tx.backend(), &text, &[])).await.unwrap();
-        rows[0].try_get("", "count").unwrap()
+        rows[0].column("count").unwrap()
     }
 }
 

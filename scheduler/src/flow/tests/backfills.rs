@@ -15,7 +15,7 @@ use crate::{
         time::{Timestamp, micros},
     },
     flow::request::{Backfill, Caller, CancelBackfill, Error},
-    store::{read, sql},
+    store::{read, sql, testing::Row as _},
 };
 
 const HOUR: Duration = Duration::from_hours(1);
@@ -80,8 +80,8 @@ impl Scene {
             "SELECT fire_time, rerun_no, cause FROM job WHERE fire_time IS NOT NULL ORDER BY fire_time, rerun_no";
         let rows = tx.query(sql::statement(tx.backend(), text, &[])).await.unwrap();
         let read = rows.iter().map(|row| {
-            let fire = Timestamp(row.try_get("", "fire_time").unwrap());
-            (fire, row.try_get("", "rerun_no").unwrap(), row.try_get("", "cause").unwrap())
+            let fire = Timestamp(row.column("fire_time").unwrap());
+            (fire, row.column("rerun_no").unwrap(), row.column("cause").unwrap())
         });
         read.collect()
     }

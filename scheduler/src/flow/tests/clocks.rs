@@ -12,7 +12,7 @@ use crate::{
         schedule::{Language, Schedule, Spec, identity},
         time::{Timestamp, micros},
     },
-    store::{schedule::ScheduleRow, sql},
+    store::{schedule::ScheduleRow, sql, testing::Row as _},
 };
 
 const HOUR: Duration = Duration::from_hours(1);
@@ -21,7 +21,7 @@ const DAY: Duration = Duration::from_hours(24);
 impl Scene {
     /// Sets the clock of the database on, or back.
     pub(super) async fn set_clock(&self, by: i64) {
-        self.world.store.clock_set.fetch_add(by, Ordering::Relaxed);
+        self.world.store.levers.clock_set.fetch_add(by, Ordering::Relaxed);
         self.engine.wake().await;
     }
 
@@ -34,7 +34,7 @@ impl Scene {
     pub(super) async fn row(&self) -> ScheduleRow {
         let tx = self.world.store.begin().await.unwrap();
         let rows = tx.query(sql::statement(tx.backend(), "SELECT id FROM job_config ORDER BY id", &[])).await.unwrap();
-        let id = rows[0].try_get("", "id").unwrap();
+        let id = rows[0].column("id").unwrap();
         crate::store::schedule::of_configs(&tx, &[id]).await.unwrap().remove(0)
     }
 
@@ -42,7 +42,7 @@ impl Scene {
         let tx = self.world.store.begin().await.unwrap();
         let text = "SELECT fire_time FROM job WHERE fire_time IS NOT NULL ORDER BY fire_time";
         let rows = tx.query(sql::statement(tx.backend(), text, &[])).await.unwrap();
-        rows.iter().map(|row| Timestamp(row.try_get("", "fire_time").unwrap())).collect()
+        rows.iter().map(|row| Timestamp(row.column("fire_time").unwrap())).collect()
     }
 
     /// Sets the clock to when the schedule is due, and waits until it waits for another fire.

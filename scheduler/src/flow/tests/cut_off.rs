@@ -11,7 +11,7 @@ use crate::{
     domain::{definition::Overlap, schedule::Spec, time::micros},
     store::{
         sql,
-        testing::{CutOff, Fuse},
+        testing::{CutOff, Fuse, Row as _},
     },
 };
 
@@ -31,7 +31,7 @@ impl Scene {
     /// Lets an hour pass while no scheduler runs. The one that starts then is cut off once; whether it was.
     async fn fire_cut_off(&mut self, place: CutOff) -> bool {
         self.engine.stop().await;
-        self.world.store.clock_set.fetch_add(micros(HOUR), std::sync::atomic::Ordering::Relaxed);
+        self.world.store.levers.clock_set.fetch_add(micros(HOUR), std::sync::atomic::Ordering::Relaxed);
         let fuse = Arc::new(Fuse::at(place));
         self.engine = engine_on(self.world.with(&fuse));
         until("everything that was due has been decided", async || self.nothing_is_due().await).await;
@@ -43,7 +43,7 @@ impl Scene {
         let tx = self.world.store.begin().await.unwrap();
         let text = "SELECT count(*) AS due FROM schedule WHERE due_at IS NULL OR due_at <= :now";
         let rows = tx.query(sql::statement(tx.backend(), text, &[("now", now.0.into())])).await.unwrap();
-        rows[0].try_get::<i64>("", "due").unwrap() == 0
+        rows[0].column::<i64>("due").unwrap() == 0
     }
 
     async fn fires(&self) -> Vec<Fires> {
@@ -55,9 +55,9 @@ impl Scene {
                     FROM job_config ORDER BY name";
         let rows = tx.query(sql::statement(tx.backend(), text, &[])).await.unwrap();
         let read = rows.iter().map(|row| Fires {
-            name: row.try_get("", "name").unwrap(),
-            jobs: row.try_get("", "jobs").unwrap(),
-            missed: row.try_get("", "missed").unwrap(),
+            name: row.column("name").unwrap(),
+            jobs: row.column("jobs").unwrap(),
+            missed: row.column("missed").unwrap(),
         });
         read.collect()
     }

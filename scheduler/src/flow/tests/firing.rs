@@ -25,7 +25,7 @@ use crate::{
         Engine,
         request::{Caller, Terminate},
     },
-    store::{Store, sql},
+    store::{Store, sql, testing::Row as _},
 };
 
 const HOUR: Duration = Duration::from_hours(1);
@@ -224,13 +224,13 @@ async fn waiting(scene: &Scene) -> Uuid {
         .query(sql::statement(tx.backend(), "SELECT id FROM job WHERE waiting AND state = 'CREATED'", &[]))
         .await
         .unwrap();
-    rows[0].try_get("", "id").unwrap()
+    rows[0].column("id").unwrap()
 }
 
 async fn states(scene: &Scene) -> Vec<JobState> {
     let tx = scene.world.store.begin().await.unwrap();
     let rows = tx.query(sql::statement(tx.backend(), "SELECT state FROM job ORDER BY fire_time", &[])).await.unwrap();
-    rows.iter().map(|row| JobState::from_word(&row.try_get::<String>("", "state").unwrap()).unwrap()).collect()
+    rows.iter().map(|row| JobState::from_word(&row.column::<String>("state").unwrap()).unwrap()).collect()
 }
 
 /// B06: even what runs no missed fire runs one that is merely late.
@@ -250,7 +250,7 @@ async fn a_scheduler_that_was_busy_when_a_fire_was_due_fires_it_late() {
         let tx = scene.world.store.begin().await.unwrap();
         let text = "SELECT created_at - fire_time AS late FROM job";
         let rows = tx.query(sql::statement(tx.backend(), text, &[])).await.unwrap();
-        assert!(rows[0].try_get::<i64>("", "late").unwrap() >= BUSY);
+        assert!(rows[0].column::<i64>("late").unwrap() >= BUSY);
         drop(tx);
         assert_eq!(scene.missed().await, []);
     }
@@ -277,7 +277,7 @@ async fn schedules_that_are_locked_for_a_minute_delay_a_fire_and_lose_none() {
                             WHERE NOT granted AND datname = current_database()";
                 let rows =
                     holder.query_all_raw(sql::statement(holder.get_database_backend(), text, &[])).await.unwrap();
-                rows[0].try_get::<i64>("", "waiting").unwrap() > 0
+                rows[0].column::<i64>("waiting").unwrap() > 0
             })
             .await;
         }
@@ -332,14 +332,14 @@ async fn connections_that_die_at_any_moment_neither_lose_a_fire_nor_make_it_twic
         let text = "SELECT count(*) AS doubled FROM (SELECT 1 FROM job GROUP BY job_config_id, fire_time
                     HAVING count(*) > 1) AS twice";
         let rows = tx.query(sql::statement(tx.backend(), text, &[])).await.unwrap();
-        assert_eq!(rows[0].try_get::<i64>("", "doubled").unwrap(), 0);
+        assert_eq!(rows[0].column::<i64>("doubled").unwrap(), 0);
     }
 }
 
 async fn made(store: &Store) -> i64 {
     let tx = store.begin().await.unwrap();
     let rows = tx.query(sql::statement(tx.backend(), "SELECT count(*) AS made FROM job", &[])).await.unwrap();
-    rows[0].try_get("", "made").unwrap()
+    rows[0].column("made").unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -358,6 +358,6 @@ async fn fires_held_up_one_after_the_other_are_told_once() {
         let tx = scene.world.store.begin().await.unwrap();
         let text = "SELECT count(*) AS told FROM callback WHERE event = 'MISSED'";
         let rows = tx.query(sql::statement(tx.backend(), text, &[])).await.unwrap();
-        assert_eq!(rows[0].try_get::<i64>("", "told").unwrap(), 1);
+        assert_eq!(rows[0].column::<i64>("told").unwrap(), 1);
     }
 }

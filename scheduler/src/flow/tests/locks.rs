@@ -40,7 +40,7 @@ async fn a_new_config_is_locked_before_any_job() {
             let question = "SELECT count(*) AS waiting FROM pg_stat_activity
                             WHERE datname = current_database() AND wait_event_type = 'Lock'";
             let rows = tx.query(statement(tx.backend(), question, &[])).await.unwrap();
-            if rows[0].try_get::<i64>("", "waiting").unwrap() > 0 {
+            if rows[0].column::<i64>("waiting").unwrap() > 0 {
                 return;
             }
             tokio::task::yield_now().await;

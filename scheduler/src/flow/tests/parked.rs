@@ -31,7 +31,7 @@ impl Scene {
         let write = format!("UPDATE job_config_version SET definition = :text WHERE {of}");
         assert_eq!(tx.execute(store::sql::statement(tx.backend(), &write, &params)).await.unwrap(), 1);
         tx.commit().await.unwrap();
-        rows[0].try_get("", "definition").unwrap()
+        rows[0].column("definition").unwrap()
     }
 
     /// Waits until the reason of a job is as `holds` says.

@@ -27,11 +27,11 @@ impl Scene {
     }
 
     /// One value of the only task of a job.
-    async fn of_task<T: sea_orm::TryGetable>(&self, job: Uuid, column: &str) -> T {
+    async fn of_task<T: testing::Readable>(&self, job: Uuid, column: &str) -> T {
         let tx = self.world.store.begin().await.unwrap();
         let text = format!("SELECT {column} AS value FROM task WHERE job_id = :job");
         let rows = tx.query(store::sql::statement(tx.backend(), &text, &[("job", job.into())])).await.unwrap();
-        rows[0].try_get("", "value").unwrap()
+        rows[0].column("value").unwrap()
     }
 
     /// The earlier attempts of the only task of a job: runner and reason.
@@ -40,7 +40,7 @@ impl Scene {
         let text = "SELECT task_attempt.runner_id, task_attempt.reason FROM task_attempt
                     JOIN task ON task.id = task_attempt.task_id WHERE task.job_id = :job ORDER BY number";
         let rows = tx.query(store::sql::statement(tx.backend(), text, &[("job", job.into())])).await.unwrap();
-        rows.iter().map(|row| (row.try_get("", "runner_id").unwrap(), row.try_get("", "reason").unwrap())).collect()
+        rows.iter().map(|row| (row.column("runner_id").unwrap(), row.column("reason").unwrap())).collect()
     }
 
     /// A runner falls silent for longer than it may, and is given up.

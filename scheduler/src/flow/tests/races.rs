@@ -164,7 +164,7 @@ async fn a_version_that_was_never_committed_is_not_planned_for() {
     let text = "SELECT task_config.name FROM task JOIN task_config ON task_config.id = task.task_config_id
                 WHERE task.job_id = :job";
     let rows = tx.query(store::sql::statement(tx.backend(), text, &[("job", job.into())])).await.unwrap();
-    let names: Vec<String> = rows.iter().map(|row| row.try_get("", "name").unwrap()).collect();
+    let names: Vec<String> = rows.iter().map(|row| row.column("name").unwrap()).collect();
     assert_eq!(names, ["second"]);
 }
 

@@ -64,12 +64,12 @@ impl Scene {
         let rows = self.world.store.reader().query_all_raw(statement).await.unwrap();
         rows.iter()
             .map(|row| {
-                let column = |name| row.try_get::<i32>("", name).unwrap();
+                let column = |name| row.column::<i32>(name).unwrap();
                 (
                     column("number"),
-                    row.try_get("", "lease").unwrap(),
-                    row.try_get("", "reason").unwrap(),
-                    row.try_get("", "gone").unwrap(),
+                    row.column("lease").unwrap(),
+                    row.column("reason").unwrap(),
+                    row.column("gone").unwrap(),
                 )
             })
             .collect()
@@ -313,7 +313,7 @@ async fn a_shard_that_is_ended_while_it_waits_lets_no_other_run_too_early() {
         let tx = scene.world.store.begin().await.unwrap();
         let rows = tx.query(store::sql::statement(tx.backend(), text, &[("job", job_id.into())])).await.unwrap();
         drop(tx);
-        let states: Vec<String> = rows.iter().map(|row| row.try_get("", "state").unwrap()).collect();
+        let states: Vec<String> = rows.iter().map(|row| row.column("state").unwrap()).collect();
         assert_eq!(states, ["DISPATCHED", "CREATED", "FINISHED", "TERMINATED"]);
         runner.end(slot, first, 0).await;
         runner.play(&[("work#1", 0)]).await;

@@ -18,7 +18,7 @@ use crate::{
         keeper::{self, Going, Keep, Kept, LOOKED_MAX, Progress, ROWS_MAX},
         request::{Again, Error, Rerun},
     },
-    store::{log, retention::Span},
+    store::{log, retention::Span, testing::Row as _},
 };
 
 const DAY: Duration = Duration::from_hours(24);
@@ -281,7 +281,7 @@ async fn a_fire_whose_job_was_removed_is_never_made_again() {
         let rows = tx.query(store::sql::statement(tx.backend(), "SELECT id FROM job", &[])).await.unwrap();
         drop(tx);
         for row in &rows {
-            let job = row.try_get("", "id").unwrap();
+            let job = row.column("id").unwrap();
             scene.terminate(job).await;
             scene.end_of(job).await;
         }
@@ -470,7 +470,7 @@ async fn a_callback_is_sent_again_or_goes_with_its_job_but_never_both() {
                 let text = "SELECT count(*) AS waiting FROM pg_stat_activity
                             WHERE datname = current_database() AND wait_event_type = 'Lock'";
                 let rows = tx.query(store::sql::statement(tx.backend(), text, &[])).await.unwrap();
-                rows[0].try_get::<i64>("", "waiting").unwrap() > 0
+                rows[0].column::<i64>("waiting").unwrap() > 0
             })
             .await;
         }

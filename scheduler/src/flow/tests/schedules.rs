@@ -18,7 +18,10 @@ use crate::{
         Engine,
         request::{Apply, Caller, Error},
     },
-    store::{Store, sql, testing},
+    store::{
+        Store, sql,
+        testing::{self, Row as _},
+    },
 };
 
 const HOUR: Duration = Duration::from_hours(1);
@@ -93,12 +96,12 @@ impl Scene {
         let rows = tx.query(sql::statement(tx.backend(), text, &[])).await.unwrap();
         rows.iter()
             .map(|row| Seen {
-                id: row.try_get("", "id").unwrap(),
-                name: row.try_get("", "name").unwrap(),
-                state: JobState::from_word(&row.try_get::<String>("", "state").unwrap()).unwrap(),
-                fire: row.try_get("", "fire").unwrap(),
-                waiting: row.try_get("", "waiting").unwrap(),
-                reason: row.try_get("", "reason").unwrap(),
+                id: row.column("id").unwrap(),
+                name: row.column("name").unwrap(),
+                state: JobState::from_word(&row.column::<String>("state").unwrap()).unwrap(),
+                fire: row.column("fire").unwrap(),
+                waiting: row.column("waiting").unwrap(),
+                reason: row.column("reason").unwrap(),
             })
             .collect()
     }
@@ -109,9 +112,9 @@ impl Scene {
         let text = "SELECT job_config.name, fire.count, fire.reason FROM fire
                     JOIN job_config ON job_config.id = fire.job_config_id ORDER BY job_config.name, fire.first_at";
         let rows = tx.query(sql::statement(tx.backend(), text, &[])).await.unwrap();
-        let read = rows.iter().map(|row| {
-            (row.try_get("", "name").unwrap(), row.try_get("", "count").unwrap(), row.try_get("", "reason").unwrap())
-        });
+        let read = rows
+            .iter()
+            .map(|row| (row.column("name").unwrap(), row.column("count").unwrap(), row.column("reason").unwrap()));
         read.collect()
     }
 
@@ -121,9 +124,9 @@ impl Scene {
         let text = "SELECT job_config.name, schedule.state, schedule.reason FROM schedule
                     JOIN job_config ON job_config.id = schedule.job_config_id ORDER BY job_config.name, schedule.key";
         let rows = tx.query(sql::statement(tx.backend(), text, &[])).await.unwrap();
-        let read = rows.iter().map(|row| {
-            (row.try_get("", "name").unwrap(), row.try_get("", "state").unwrap(), row.try_get("", "reason").unwrap())
-        });
+        let read = rows
+            .iter()
+            .map(|row| (row.column("name").unwrap(), row.column("state").unwrap(), row.column("reason").unwrap()));
         read.collect()
     }
 
@@ -132,14 +135,14 @@ impl Scene {
         let tx = self.world.store.begin().await.unwrap();
         let text = "SELECT count(*) AS due FROM schedule WHERE state IN ('DUE', 'PAUSED') AND due_at <= {now}";
         let rows = tx.query(sql::statement(tx.backend(), text, &[])).await.unwrap();
-        rows[0].try_get("", "due").unwrap()
+        rows[0].column("due").unwrap()
     }
 
     /// The number that a question of one row and one column `n` is answered with.
     async fn number(&self, text: &str) -> i64 {
         let tx = self.world.store.begin().await.unwrap();
         let rows = tx.query(sql::statement(tx.backend(), text, &[])).await.unwrap();
-        rows[0].try_get("", "n").unwrap()
+        rows[0].column("n").unwrap()
     }
 
     /// Waits until every due schedule has been decided.

@@ -25,7 +25,7 @@ impl Scene {
         let tx = self.world.store.begin().await.unwrap();
         let text = "SELECT id FROM job WHERE name = :name ORDER BY id";
         let rows = tx.query(store::sql::statement(tx.backend(), text, &[("name", name.into())])).await.unwrap();
-        let ids: Vec<Uuid> = rows.iter().map(|row| row.try_get("", "id").unwrap()).collect();
+        let ids: Vec<Uuid> = rows.iter().map(|row| row.column("id").unwrap()).collect();
         let mut jobs = store::job::facts(&tx, &ids).await.unwrap();
         jobs.sort_by_key(|job| job.id);
         jobs

@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use sea_orm::{ConnectionTrait as _, DatabaseConnection, DbBackend, Statement};
+use sea_orm::{DbBackend, Statement};
 use tokio::sync::{broadcast, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
@@ -14,7 +14,9 @@ use uuid::Uuid;
 use super::{CHUNK_BYTES_MAX, Output, Piece, Stream, given::Given, wall_clock};
 use crate::store::{
     Error, Tx,
+    row::Row as _,
     sql::{self, Input, bigint, int, uuid},
+    tx::Writer,
 };
 
 /// How many pieces go into one commit at most, which bounds its bytes by sixteen times the size of the largest.
@@ -31,7 +33,7 @@ const TORN_MAX: usize = 10_000;
 /// Where output goes.
 #[derive(Debug, Clone)]
 pub(super) struct Outlet {
-    pub(super) writer: DatabaseConnection,
+    pub(super) writer: Writer,
     pub(super) backend: DbBackend,
     pub(super) given: Given,
 }
@@ -122,17 +124,12 @@ pub(super) async fn write(
 }
 
 /// Removes the first pieces of output of a job, at most so many. Returns how many.
-pub(super) async fn remove(
-    writer: &DatabaseConnection,
-    backend: DbBackend,
-    job: Uuid,
-    limit: u32,
-) -> Result<u64, Error> {
-    let tx = Tx::begin(writer, backend).await?;
+pub(super) async fn remove(writer: &Writer, job: Uuid, limit: u32) -> Result<u64, Error> {
+    let tx = writer.begin().await?;
     let text = "DELETE FROM log_chunk WHERE id IN
                     (SELECT id FROM log_chunk WHERE job_id = :job ORDER BY id LIMIT :limit)";
     let params = [("job", job.into()), ("limit", i64::from(limit).into())];
-    let removed = tx.execute(sql::statement(backend, text, &params)).await?;
+    let removed = tx.execute(sql::statement(tx.backend(), text, &params)).await?;
     tx.commit().await?;
     Ok(removed)
 }
@@ -146,12 +143,12 @@ impl Outlet {
             // A statement alone is a transaction, too.
             let fresh = Fresh::of(pieces, ends, torn);
             if let Some(insert) = fresh.insert(self.backend) {
-                self.writer.execute_raw(insert).await?;
+                self.writer.execute(insert).await?;
             }
             self.note(&fresh);
             return Ok(fresh.answers);
         }
-        let tx = Tx::begin(&self.writer, self.backend).await?;
+        let tx = self.writer.begin().await?;
         if self.backend == DbBackend::Postgres {
             let params = [("lock", ORDER_LOCK.into())];
             tx.query(sql::statement(self.backend, "SELECT pg_advisory_xact_lock(:lock)", &params)).await?;
@@ -292,11 +289,11 @@ async fn ends(tx: &Tx, pieces: &[Piece]) -> Result<HashMap<Output, u64>, Error> 
     rows.iter()
         .map(|row| {
             let output = Output {
-                task_id: row.try_get("", "task_id")?,
-                lease: row.try_get::<i64>("", "lease")?.cast_unsigned(),
-                stream: Stream::from_number(row.try_get("", "stream")?),
+                task_id: row.column("task_id")?,
+                lease: row.column::<i64>("lease")?.cast_unsigned(),
+                stream: Stream::from_number(row.column("stream")?),
             };
-            Ok((output, row.try_get::<i64>("", "end_offset")?.cast_unsigned()))
+            Ok((output, row.column::<i64>("end_offset")?.cast_unsigned()))
         })
         .collect()
 }

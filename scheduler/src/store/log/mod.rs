@@ -16,7 +16,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use sea_orm::{DatabaseConnection, DbBackend};
+use sea_orm::DbBackend;
 use tokio::{
     sync::{broadcast, mpsc},
     task::JoinHandle,
@@ -29,7 +29,7 @@ pub use self::{
     append::Pending,
     read::{Chunk, Selection},
 };
-use super::{Error, reader::Reader};
+use super::{Carrier, Error, reader::Reader, tx::Writer};
 use crate::domain::time::Timestamp;
 
 /// How many chunks may wait for the writer; whoever brings one more waits.
@@ -104,7 +104,7 @@ pub struct Logs {
 }
 
 /// The task that writes, and its connection.
-type Writing = (JoinHandle<()>, DatabaseConnection);
+type Writing = (JoinHandle<()>, Writer);
 
 /// Wakes up when there may be more output of a job.
 #[derive(Debug)]
@@ -115,14 +115,14 @@ pub struct Arrivals {
 
 impl Logs {
     /// A store on these connections, with the task that writes it.
-    pub(super) fn start(backend: DbBackend, writer: DatabaseConnection, reader: Reader) -> Self {
+    pub(super) fn start(backend: DbBackend, writer: Writer, reader: Reader) -> Self {
         let (orders, queue) = mpsc::channel(QUEUE_MAX);
         let (stored, _) = broadcast::channel(WAKE_UPS_MAX);
         let stop = CancellationToken::new();
         let given = Given::default();
         let outlet = append::Outlet { writer: writer.clone(), backend, given: given.clone() };
         let writing = append::write(outlet, queue, stored.clone(), stop.clone());
-        let writing = Arc::new(Mutex::new(Some((tokio::spawn(writing), writer))));
+        let writing = Arc::new(Mutex::new(Some((Carrier::of(backend).spawn(writing), writer))));
         Self { backend, reader, orders, stored, stop, given, writing }
     }
 
@@ -151,7 +151,9 @@ impl Logs {
         let writer =
             self.writing.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|(_, writer)| writer.clone());
         self.given.forget(job);
-        append::remove(&writer.ok_or(Error::Stopped)?, self.backend, job, limit).await
+        let writer = writer.ok_or(Error::Stopped)?;
+        let removed = Carrier::of(self.backend).spawn(async move { append::remove(&writer, job, limit).await });
+        removed.await.unwrap_or(Err(Error::Stopped))
     }
 
     /// A task was given out here under a new lease: so far there is no output under it, and this is its job.

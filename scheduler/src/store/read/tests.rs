@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use sea_orm::{ActiveModelTrait as _, IntoActiveModel as _, Set};
+use sea_orm::{ActiveModelTrait, Insert, IntoActiveModel as _, QueryTrait as _, Set};
 use uuid::Uuid;
 
 use super::{ConfigKey, Found, JobFilter, TaskFilter};
@@ -37,6 +37,10 @@ fn definition(name: &str, team: &str) -> JobConfig {
         tasks: vec![first, second],
         ..JobConfig::default()
     }
+}
+
+async fn insert(tx: &Tx, row: impl ActiveModelTrait) {
+    tx.execute(Insert::one(row).build(tx.backend())).await.unwrap();
 }
 
 /// Stores the first version of a config and says its id.
@@ -92,7 +96,7 @@ async fn job_of(tx: &Tx, config: Uuid, name: &str, state: JobState, created_at: 
         logs_removed: false,
     };
     let id = row.id;
-    row.into_active_model().reset_all().insert(tx.connection()).await.unwrap();
+    insert(tx, row.into_active_model().reset_all()).await;
     let group = Uuid::now_v7();
     let rows = [(0, "TASK", -1, "QUEUED", 2), (1, "GROUP", -1, "RUNNING", 3)]
         .into_iter()
@@ -112,7 +116,7 @@ async fn job_of(tx: &Tx, config: Uuid, name: &str, state: JobState, created_at: 
             seq: Set(seq),
             ..Default::default()
         };
-        task.insert(tx.connection()).await.unwrap();
+        insert(tx, task).await;
     }
     id
 }
@@ -260,7 +264,7 @@ async fn a_runner_is_shown_with_its_busy_slots() {
                 hold_until: None,
                 created_at: NOW.0,
             };
-            row.into_active_model().reset_all().insert(tx.connection()).await.unwrap();
+            insert(&tx, row.into_active_model().reset_all()).await;
         }
         tx.commit().await.unwrap();
         let page = store.runners(&labels("r2"), None, 10).await.unwrap();
