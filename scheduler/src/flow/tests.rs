@@ -19,6 +19,7 @@ mod races;
 mod repair;
 mod retention;
 mod schedules;
+mod statements;
 mod sub_jobs;
 mod switches;
 

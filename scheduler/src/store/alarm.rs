@@ -27,8 +27,9 @@ pub async fn set(tx: &Tx, alarms: &[(Uuid, Timestamp)]) -> Result<(), Error> {
 
 /// The alarms that are due, the oldest first: the task, and its job if it is queued still. Nothing is locked.
 pub async fn due(tx: &Tx, now: Timestamp, limit: u32) -> Result<Vec<(Uuid, Option<Uuid>)>, Error> {
-    let text = "SELECT task_alarm.task_id, task.job_id FROM task_alarm
-                LEFT JOIN task ON task.id = task_alarm.task_id AND task.state = 'QUEUED'
+    // The state is looked at last, where it cannot lead PostgreSQL to everything that is queued.
+    let text = "SELECT task_alarm.task_id, CASE WHEN task.state = 'QUEUED' THEN task.job_id END AS job_id
+                FROM task_alarm LEFT JOIN task ON task.id = task_alarm.task_id
                 WHERE task_alarm.due_at <= :now ORDER BY task_alarm.due_at LIMIT :limit";
     let params = [("now", now.0.into()), ("limit", i64::from(limit).into())];
     let rows = tx.query(sql::statement(tx.backend(), text, &params)).await?;

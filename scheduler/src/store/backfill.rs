@@ -100,7 +100,7 @@ pub async fn claim(tx: &Tx, limit: u32) -> Result<Vec<Claimed>, Error> {
     let text = format!(
         "SELECT {COLUMNS}, job_config.version, job_config.deleted_at
          FROM backfill JOIN job_config ON job_config.id = backfill.job_config_id
-         WHERE backfill.state = 'RUNNING' AND (
+         WHERE backfill.id IN (SELECT id FROM backfill WHERE state = 'RUNNING') AND backfill.state = 'RUNNING' AND (
              SELECT count(*) FROM job WHERE job.backfill_id = backfill.id
                  AND job.state IN ('CREATED', 'RUNNING', 'TERMINATING'))
              < CASE WHEN backfill.next_at IS NULL THEN 1 ELSE backfill.max_parallel END

@@ -53,6 +53,19 @@ const PING_AFTER: Duration = Duration::from_secs(30);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a transaction may stand still before PostgreSQL ends it, whatever has become of the scheduler that began it.
 const IDLE_IN_TRANSACTION: Duration = Duration::from_secs(5);
+/// How PostgreSQL is to find rows for those who write: along indexes, from the few rows in hand to those they name.
+///
+/// Its planner goes by statistics, and of a table that has just filled they say that it is empty: it then reads all of it,
+/// or all that waits, for every few rows of a turn, until they are gathered anew. What a turn asks is always answered
+/// best by an index, so what could take its place is switched off, and with it what plans anew at each execution.
+const BY_INDEX: [(&str, &str); 6] = [
+    ("plan_cache_mode", "force_generic_plan"),
+    ("enable_seqscan", "off"),
+    ("enable_bitmapscan", "off"),
+    ("enable_hashjoin", "off"),
+    ("enable_mergejoin", "off"),
+    ("jit", "off"),
+];
 /// How long a connection may take to say that it is well when it is given back.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a change of the tables may wait for work that is in its way, and how often it is tried.
@@ -277,18 +290,24 @@ async fn open_postgres(url: &str) -> Result<Store, Error> {
     let listening = PgPoolOptions::new().max_connections(1).acquire_timeout(ACQUIRE_TIMEOUT);
     let listening = listening.connect_lazy_with(options.clone());
     let distrusted: [Arc<AtomicBool>; 2] = Default::default();
-    let (writer, options, address) = pool(1);
+    // Tables are changed by what the planner thinks best.
+    let builder = connect(pool(1)).await?;
+    migrate::<Migrator>(&builder, DbBackend::Postgres).await?;
+    migrate::<LogMigrator>(&builder, DbBackend::Postgres).await?;
+    builder.close().await?;
+    let writing = |size: u32| {
+        let (pool, options, address) = pool(size);
+        (pool, options.options(BY_INDEX), address)
+    };
+    let (writer, options, address) = writing(1);
     let writer = closing_distrusted(remembering_pid(writer, own_pid.clone()), &distrusted[0]);
-    let writer = connect((writer, options, address)).await?;
-    migrate::<Migrator>(&writer, DbBackend::Postgres).await?;
-    migrate::<LogMigrator>(&writer, DbBackend::Postgres).await?;
-    let writer = Writer::Postgres(writer);
+    let writer = Writer::Postgres(connect((writer, options, address)).await?);
     let (reader, options, address) = pool(READERS);
     let options = options.options([("statement_timeout", QUESTION_MAX.as_millis().to_string())]);
     let reader = Reader::new(connect((closing_silent(reader), options, address)).await?);
-    let (beats, options, address) = pool(1);
+    let (beats, options, address) = writing(1);
     let beats = Writer::Postgres(connect((closing_distrusted(beats, &distrusted[1]), options, address)).await?);
-    let logs = Logs::start(DbBackend::Postgres, Writer::Postgres(connect(pool(1)).await?), reader.clone());
+    let logs = Logs::start(DbBackend::Postgres, Writer::Postgres(connect(writing(1)).await?), reader.clone());
     Ok(Store {
         backend: DbBackend::Postgres,
         writer,

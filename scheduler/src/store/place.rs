@@ -16,10 +16,12 @@ use crate::domain::job::Places;
 const HAS_A_PLACE: &str = "NOT job.waiting AND job.state IN ('CREATED', 'RUNNING', 'TERMINATING')";
 
 /// Jobs of a config that are over but for an attempt that may go on somewhere: its runner is lost, and its end not proven.
-/// Such a job keeps its place until that runner is heard.
-const OUTLIVED: &str = "(SELECT count(DISTINCT task.job_id) FROM task JOIN job ON job.id = task.job_id
-    WHERE NOT task.gone AND job.job_config_id = job_config.id
-    AND job.state NOT IN ('CREATED', 'RUNNING', 'TERMINATING'))";
+/// Such a job keeps its place until that runner is heard. That there is a runner leads both databases to the index of these
+/// attempts, which holds no others.
+const OUTLIVED: &str = "(SELECT count(DISTINCT CASE WHEN job_config.id = (
+        SELECT job.job_config_id FROM job WHERE job.id = task.job_id
+        AND job.state NOT IN ('CREATED', 'RUNNING', 'TERMINATING')) THEN task.job_id END)
+    FROM task WHERE NOT task.gone AND task.runner_id >= '')";
 
 /// Locks configs that have a place for a job which waits for one; those that others have locked are left out.
 pub async fn claim(tx: &Tx, limit: u32) -> Result<Vec<Uuid>, Error> {

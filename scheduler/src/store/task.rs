@@ -529,6 +529,8 @@ pub async fn dispatch(tx: &Tx, tasks: &[&TaskRow]) -> Result<u64, Error> {
         int("slot"),
         uuid("session_id"),
         bigint("dispatched_at"),
+        // Named here rather than below, where it would lead PostgreSQL to everything that is queued.
+        text("seen_state"),
     ]);
     for task in tasks {
         input.push([
@@ -539,13 +541,14 @@ pub async fn dispatch(tx: &Tx, tasks: &[&TaskRow]) -> Result<u64, Error> {
             task.slot.unwrap_or_default().cast_signed().into(),
             task.session_id.unwrap_or_default().into(),
             task.dispatched_at.unwrap_or_default().0.into(),
+            TaskState::Queued.word().into(),
         ]);
     }
     let text = "WITH {input} UPDATE task SET state = 'DISPATCHED', attempt = input.attempt, lease = input.lease,
                     runner_id = input.runner_id, slot = input.slot, session_id = input.session_id,
                     dispatched_at = input.dispatched_at, started_at = NULL, end_grace = NULL
                 FROM input
-                WHERE task.id = input.id AND task.state = 'QUEUED' AND task.lease < input.lease";
+                WHERE task.id = input.id AND task.state = input.seen_state AND task.lease < input.lease";
     tx.execute(input.statement(tx.backend(), text, &[])).await
 }
 

@@ -4,6 +4,7 @@
 //! none, tests run on SQLite alone and say so, unless `BATON_TEST_POSTGRES=required`.
 
 use std::{
+    collections::BTreeMap,
     fs,
     io::{BufRead as _, BufReader},
     path::{Path, PathBuf},
@@ -14,6 +15,7 @@ use std::{
     },
 };
 
+use sea_orm::Statement;
 use tempfile::TempDir;
 
 pub(crate) use super::row::{Readable, Row};
@@ -30,21 +32,33 @@ pub(crate) enum CutOff {
     AfterCommit,
 }
 
-/// Cuts the first transaction off that comes to one place, that one alone; and counts what transactions read.
+/// Cuts the first transaction off that comes to one place, that one alone; counts what transactions read, and keeps what they
+/// ask.
 #[derive(Debug, Default)]
 pub(crate) struct Fuse {
     at: Mutex<Option<CutOff>>,
     rows: AtomicUsize,
+    statements: Mutex<BTreeMap<String, Statement>>,
 }
 
 impl Fuse {
     pub(crate) fn at(place: CutOff) -> Self {
-        Self { at: Mutex::new(Some(place)), rows: AtomicUsize::new(0) }
+        Self { at: Mutex::new(Some(place)), ..Self::default() }
     }
 
     /// How many rows were read since this was asked before.
     pub(crate) fn rows_read(&self) -> usize {
         self.rows.swap(0, Ordering::Relaxed)
+    }
+
+    /// Each statement that was run, once.
+    pub(crate) fn statements(&self) -> Vec<Statement> {
+        self.statements.lock().expect("nobody panics here").values().cloned().collect()
+    }
+
+    pub(super) fn keep(&self, statement: &Statement) {
+        let mut statements = self.statements.lock().expect("nobody panics here");
+        statements.entry(statement.sql.clone()).or_insert_with(|| statement.clone());
     }
 
     pub(super) fn count(&self, rows: usize) {

@@ -91,7 +91,7 @@ impl Tx {
     /// Runs a statement and says how many rows it changed.
     pub(crate) async fn execute(&self, statement: Statement) -> Result<u64, Error> {
         #[cfg(test)]
-        self.burn_before_statement()?;
+        self.burn_before(&statement)?;
         match &self.inner {
             Inner::Postgres(tx) => Ok(tx.execute_raw(statement).await?.rows_affected()),
             Inner::Sqlite(tx) => tx.execute(&statement),
@@ -101,7 +101,7 @@ impl Tx {
     /// Runs a statement and gives the rows it returns.
     pub(crate) async fn query(&self, statement: Statement) -> Result<Vec<Record>, Error> {
         #[cfg(test)]
-        self.burn_before_statement()?;
+        self.burn_before(&statement)?;
         let rows: Vec<Record> = match &self.inner {
             Inner::Postgres(tx) => tx.query_all_raw(statement).await?.into_iter().map(Record::Postgres).collect(),
             Inner::Sqlite(tx) => tx.query(&statement)?.into_iter().map(Record::Sqlite).collect(),
@@ -131,7 +131,8 @@ impl Tx {
     }
 
     #[cfg(test)]
-    fn burn_before_statement(&self) -> Result<(), Error> {
+    fn burn_before(&self, statement: &Statement) -> Result<(), Error> {
+        self.levers.fuse.keep(statement);
         let nth = self.statements.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         self.levers.fuse.burn(CutOff::Before(nth))
     }

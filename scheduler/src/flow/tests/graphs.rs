@@ -6,7 +6,7 @@ use super::*;
 
 impl Puppet {
     /// Finishes so many tasks, one after the other, and tells their names in that order.
-    async fn finish(&mut self, count: usize) -> Vec<String> {
+    pub(super) async fn finish(&mut self, count: usize) -> Vec<String> {
         let mut names = Vec::with_capacity(count);
         for _ in 0..count {
             let (slot, task, spec) = self.next_run().await;

@@ -29,11 +29,12 @@ pub async fn claim_released(tx: &Tx, limit: u32) -> Result<Vec<Claimed>, Error> 
               AND job.schedule = schedule.key AND job.fire_time = schedule.last_fire_at
               AND job.rerun_no = 0) AS job_ended_at
          FROM schedule JOIN job_config ON job_config.id = schedule.job_config_id
-         WHERE schedule.state IN ('TURN', 'END') AND NOT EXISTS (
-             SELECT 1 FROM job WHERE job.job_config_id = schedule.job_config_id AND job.state IN {LIVE}
+         WHERE schedule.id IN (SELECT id FROM schedule WHERE state IN ('TURN', 'END'))
+         AND schedule.state IN ('TURN', 'END') AND (
+             SELECT job.id FROM job WHERE job.job_config_id = schedule.job_config_id AND job.state IN {LIVE}
              AND job.backfill_id IS NULL
              AND (schedule.state = 'TURN'
-                  OR (job.schedule = schedule.key AND job.fire_time = schedule.last_fire_at)))
+                  OR (job.schedule = schedule.key AND job.fire_time = schedule.last_fire_at)) LIMIT 1) IS NULL
          ORDER BY schedule.id LIMIT :limit {{skip_locked}}"
     );
     let rows = tx.query(sql::statement(tx.backend(), &text, &[("limit", i64::from(limit).into())])).await?;
