@@ -84,7 +84,7 @@ pub(super) async fn pass(
 ) -> Result<(), store::Error> {
     let concerned: BTreeSet<Uuid> = input.facts.iter().map(|fact| fact.task.task).collect();
     let concerned: Vec<Uuid> = concerned.into_iter().collect();
-    work.take_tasks(store::task::lock(tx, &concerned).await?);
+    work.take_tasks(store::task::given_out(tx, &concerned).await?);
     take_groups_of_slow_shards(tx, work, input).await?;
 
     let mut taken: HashMap<&str, Admission> = HashMap::new();

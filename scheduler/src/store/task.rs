@@ -144,6 +144,17 @@ pub async fn jobs_held_by(tx: &Tx, runner_id: &str) -> Result<Vec<Uuid>, Error> 
     rows.iter().map(|row| row.column("job_id")).collect()
 }
 
+/// Tasks that were given out, under the lock of their jobs: without that nobody changes them, so that they need no lock of
+/// their own. One that is queued meanwhile, and picked by another scheduler, is written by none who saw it as it was.
+pub async fn given_out(tx: &Tx, tasks: &[Uuid]) -> Result<Vec<TaskRow>, Error> {
+    if tasks.is_empty() {
+        return Ok(Vec::new());
+    }
+    let text =
+        format!("WITH {{input}} SELECT {COLUMNS} FROM task WHERE task.id IN (SELECT id FROM input) ORDER BY task.id");
+    read_all(&tx.query(ids(tasks).statement(tx.backend(), &text, &[])).await?)
+}
+
 /// Locks tasks in id order.
 pub async fn lock(tx: &Tx, tasks: &[Uuid]) -> Result<Vec<TaskRow>, Error> {
     if tasks.is_empty() {
@@ -161,15 +172,20 @@ pub async fn lock_nodes(tx: &Tx, nodes: &[(Uuid, u32)]) -> Result<Vec<TaskRow>, 
     if nodes.is_empty() {
         return Ok(Vec::new());
     }
-    let mut input = Input::new([uuid("job_id"), int("node")]);
+    let text = format!("WITH {{input}} SELECT {COLUMNS} FROM task WHERE {OF_NODES} ORDER BY task.id {{for_update}}");
+    read_all(&tx.query(of_nodes(nodes).statement(tx.backend(), &text, &[])).await?)
+}
+
+/// The whole key of the tasks that stand for nodes. All of it comes from the input: a part that is always the same would lead
+/// PostgreSQL to every task that has it.
+const OF_NODES: &str = "(task.job_id, task.node, task.shard_index) IN (SELECT job_id, node, shard_index FROM input)";
+
+fn of_nodes(nodes: &[(Uuid, u32)]) -> Input<3> {
+    let mut input = Input::new([uuid("job_id"), int("node"), int("shard_index")]);
     for (job, node) in nodes {
-        input.push([(*job).into(), node.cast_signed().into()]);
+        input.push([(*job).into(), node.cast_signed().into(), (-1).into()]);
     }
-    let text = format!(
-        "WITH {{input}} SELECT {COLUMNS} FROM task WHERE task.shard_index = -1
-         AND (task.job_id, task.node) IN (SELECT job_id, node FROM input) ORDER BY task.id {{for_update}}"
-    );
-    read_all(&tx.query(input.statement(tx.backend(), &text, &[])).await?)
+    input
 }
 
 /// Locks every task of a job that has not ended.
@@ -253,13 +269,9 @@ pub async fn outputs(tx: &Tx, nodes: &[(Uuid, u32)]) -> Result<Vec<(Uuid, u32, T
     if nodes.is_empty() {
         return Ok(Vec::new());
     }
-    let mut input = Input::new([uuid("job_id"), int("node")]);
-    for (job, node) in nodes {
-        input.push([(*job).into(), node.cast_signed().into()]);
-    }
-    let text = "WITH {input} SELECT task.job_id, task.node, task.state, task.output FROM task
-                WHERE task.shard_index = -1 AND (task.job_id, task.node) IN (SELECT job_id, node FROM input)";
-    let rows = tx.query(input.statement(tx.backend(), text, &[])).await?;
+    let text =
+        format!("WITH {{input}} SELECT task.job_id, task.node, task.state, task.output FROM task WHERE {OF_NODES}");
+    let rows = tx.query(of_nodes(nodes).statement(tx.backend(), &text, &[])).await?;
     rows.iter()
         .map(|row| Ok((row.column("job_id")?, row.number("node")?, state_of(row)?, row.column("output")?)))
         .collect()
@@ -269,9 +281,10 @@ pub async fn outputs(tx: &Tx, nodes: &[(Uuid, u32)]) -> Result<Vec<(Uuid, u32, T
 /// however many tasks it has.
 pub async fn queued_classes(tx: &Tx, after: &str, limit: u32) -> Result<Vec<String>, Error> {
     let text = "WITH RECURSIVE classes (class) AS (
-                    SELECT min(class) FROM task WHERE state = 'QUEUED' AND class > :after
+                    SELECT (SELECT class FROM task WHERE state = 'QUEUED' AND class > :after ORDER BY class LIMIT 1)
                     UNION ALL
-                    SELECT (SELECT min(task.class) FROM task WHERE task.state = 'QUEUED' AND task.class > classes.class)
+                    SELECT (SELECT task.class FROM task WHERE task.state = 'QUEUED' AND task.class > classes.class
+                            ORDER BY task.class LIMIT 1)
                     FROM classes WHERE classes.class IS NOT NULL
                 )
                 SELECT class FROM classes WHERE class IS NOT NULL LIMIT :limit";
