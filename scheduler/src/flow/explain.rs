@@ -149,17 +149,20 @@ pub async fn explain_job(store: &Store, job: &Job, definition: &Definition) -> R
     let ended_badly = [TaskState::Failed, TaskState::Terminated];
     let ahead = store.nodes_in(job.id, &ON_THE_WAY, LEADS_MAX).await?;
     let failed = store.nodes_in(job.id, &ended_badly, LEADS_MAX).await?;
-    let (mut live, mut standing) = (Vec::new(), None);
-    if job.waiting && job.state == JobState::Created {
-        live = store.live_jobs_of(job.config_id, LEADS_MAX).await?.into_iter().map(short).collect();
-        standing = Some(store.places(job.config_id, job.id).await?);
+    let mut live = Vec::new();
+    let waits = job.waiting && job.state == JobState::Created;
+    if waits {
+        live = store.with_a_place(job.config_id, LEADS_MAX).await?.into_iter().map(short).collect();
     }
     let live: Vec<&str> = live.iter().map(String::as_str).collect();
-    let waits = standing.map(
-        |(places, before)| {
-            if job.held { Waits::Place { places, before, live } } else { Waits::Turn { live } }
-        },
-    );
+    let waits = match (waits, job.held) {
+        (false, _) => None,
+        (true, false) => Some(Waits::Turn { live }),
+        (true, true) => {
+            let (places, before) = store.places(job.config_id, job.id).await?;
+            Some(Waits::Place { places, before, live })
+        }
+    };
     let named = |nodes: Vec<u32>| nodes.iter().map(|node| definition.tasks[*node as usize].name.as_str()).collect();
     Ok(explain::explain_job(&explain::JobFacts {
         id: &short_id(job),
