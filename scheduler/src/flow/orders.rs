@@ -280,7 +280,8 @@ async fn run(
     }))
 }
 
-/// Whether every task of a plan may be pinned to a runner that is there: what can never start is refused at once.
+/// Whether every task of a plan that needs a runner may be pinned to one that is there: what can never start is refused at
+/// once.
 async fn may_run_on(tx: &Tx, plan: &Plan, runner: &str) -> Result<Result<(), Error>, store::Error> {
     let Some((traits, is_there)) = store::runner::one(tx, runner).await? else {
         return Ok(Err(missing("runner", runner)));
@@ -289,7 +290,7 @@ async fn may_run_on(tx: &Tx, plan: &Plan, runner: &str) -> Result<Result<(), Err
         let message = format!("runner {runner} is offline; start it again, or run without naming a runner");
         return Ok(Err(Error::Conflict { reason: "RUNNER_OFFLINE", message }));
     }
-    let wrong = (0..).zip(&plan.tasks).find_map(|(node, task)| {
+    let wrong = (0..).zip(&plan.tasks).filter(|(node, _)| plan.sub_job(*node).is_none()).find_map(|(node, task)| {
         let mismatch = plan.pinned_class(node, runner).mismatch(&traits)?;
         Some(format!("runner {runner} may not take task {:?}: {}", task.name, mismatch.why))
     });
