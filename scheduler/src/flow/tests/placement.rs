@@ -183,7 +183,8 @@ async fn so_many_jobs_of_a_config_run_at_once_and_the_oldest_goes_next() {
         assert_eq!(spec.job_id, jobs[1]);
         // One that waits can be ended as it is.
         assert_eq!(scene.terminate(jobs[2]).await, 0);
-        assert_eq!(scene.job(jobs[2]).await.state, JobState::Terminated);
+        let ended = scene.job(jobs[2]).await;
+        assert_eq!((ended.state, ended.waiting, ended.held), (JobState::Terminated, false, false));
         // The newest version decides.
         scene.apply_whole(config(None)).await;
         let (other, of_fourth, spec) = runner.next_run().await;

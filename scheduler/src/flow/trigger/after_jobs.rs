@@ -166,3 +166,17 @@ async fn make(
     *(if waiting { &mut live.waiting } else { &mut live.active }) += 1;
     Ok(Ok(job))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flow::trigger::Claims;
+
+    #[test]
+    fn the_config_of_a_round_is_among_those_that_the_turn_has_locked() {
+        let config = Config { id: Uuid::now_v7(), version: 1, namespace: "default".into(), name: "report".into() };
+        let round = Round { config: config.clone(), plan: Err("it does not matter".to_owned()) };
+        let claims = Claims { rounds: vec![round], ..Claims::default() };
+        assert_eq!(claims.configs().collect::<Vec<_>>(), [config.id]);
+    }
+}
