@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     domain::{
-        definition::diff,
+        definition::{JobConfig, diff},
         graph::Graph,
         job::JobState,
         task::Kind,
@@ -232,12 +232,13 @@ async fn apply(
             change = Change::Unchanged;
         } else {
             config.version += 1;
-            store::retention::put(tx, config.id, definition.retention.unwrap_or_default()).await?;
             let edges: Vec<(u32, u32)> = (0..u32::try_from(graph.len()).unwrap_or(u32::MAX))
                 .flat_map(|parent| graph.children(parent).iter().map(move |child| (parent, *child)))
                 .collect();
             store::config::insert_version(tx, config.id, config.version, definition, source, &edges, now).await?;
-            uses::write(tx, config.id, definition).await?;
+            // One that is new has named nothing.
+            let nothing = (change == Change::Created).then(JobConfig::default);
+            uses::write(tx, config.id, before.as_ref().or(nothing.as_ref()), definition).await?;
         }
         schedules::write(tx, config.id, schedules).await?;
         let jobs_on_earlier_versions = store::config::live_jobs_before(tx, config.id, config.version).await?;

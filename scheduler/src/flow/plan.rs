@@ -186,6 +186,16 @@ impl Plan {
     }
 }
 
+/// What was found, or why its definition cannot be read: that is the trouble of whoever needs it, and must not hold up the
+/// others.
+pub(super) fn readable<T>(found: Result<T, store::Error>) -> Result<Result<T, String>, store::Error> {
+    match found {
+        Ok(found) => Ok(Ok(found)),
+        Err(error @ store::Error::Unreadable { .. }) => Ok(Err(error.to_string())),
+        Err(error) => Err(error),
+    }
+}
+
 /// The nodes that the templates name of what a task runs and is routed by.
 fn named(task: &TaskConfig, nodes: &HashMap<String, u32>) -> Option<Vec<u32>> {
     let texts: Vec<&String> = match &task.target {

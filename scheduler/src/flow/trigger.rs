@@ -309,17 +309,6 @@ struct Turn {
 }
 
 impl Turn {
-    /// What its jobs are made of.
-    fn kin(&self) -> Kin {
-        Kin {
-            config: self.config.id,
-            version: self.config.version,
-            namespace: self.config.namespace.clone(),
-            name: self.config.name.clone(),
-            plan: self.plan.clone(),
-        }
-    }
-
     /// Makes the jobs, writes down what makes none, and moves the schedule on.
     async fn fire(
         self,
@@ -367,12 +356,11 @@ impl Turn {
             let (key, zone) = (row.key.clone(), self.schedule.zone());
             let cause = Cause::Schedule { key, fire_time: due.time, zone, waiting };
             let replaced: Vec<Uuid> = work.live_of(self.config.id);
-            let job = match birth::bear(work, self.kin(), &BTreeMap::new(), cause) {
+            let job = match birth::bear(work, Kin::of(&self.config, self.plan.clone()), &BTreeMap::new(), cause) {
                 Ok(job) => job,
                 Err(wrong) => {
-                    let wrong: Vec<String> =
-                        wrong.into_iter().map(|param| format!("params.{} {}", param.name, param.message)).collect();
-                    miss(row, missed, alone(due.time), cut(&format!("missed: {}", wrong.join("; "))));
+                    let reason = format!("missed: {}", birth::in_words("params", wrong));
+                    miss(row, missed, alone(due.time), cut(&reason));
                     continue;
                 }
             };

@@ -44,19 +44,6 @@ pub struct Kept {
     pub oldest_logs: Option<Timestamp>,
 }
 
-/// Writes down what the newest version of a job config wants.
-pub async fn put(tx: &Tx, config: Uuid, own: Retention) -> Result<(), Error> {
-    let text = "UPDATE job_config SET retain_age = :age, retain_count = :count, retain_logs = :logs WHERE id = :config";
-    let params = [
-        ("config", config.into()),
-        ("age", own.age.map(micros).into()),
-        ("count", own.count.map(u32::cast_signed).into()),
-        ("logs", own.logs.map(micros).into()),
-    ];
-    tx.execute(sql::statement(tx.backend(), text, &params)).await?;
-    Ok(())
-}
-
 /// Job configs after this one, those that were deleted too.
 pub async fn configs(tx: &Tx, after: Uuid, limit: u32) -> Result<Vec<Kept>, Error> {
     let text = "SELECT job_config.id, job_config.retain_age, job_config.retain_count, job_config.retain_logs,
