@@ -216,9 +216,9 @@ async fn run(context: &mut Context, input: &Input) -> Result<Output, store::Erro
     }
     output.more |= input.orders.iter().any(Order::goes_on);
     let drains = input.orders.iter().any(Order::is_drain);
-    // The next look tells the runner that waited; so does that of the scheduler that holds its session.
+    // The runner that waited is told at once; one of another scheduler by the next look of that.
+    output.resets.extend(completions::to_tell(&tx, &input.completing).await?);
     let completes = input.orders.iter().any(Order::completes);
-    output.more |= completes;
     if context.clustered && (left || elsewhere || drains || completes) {
         store::scheduler::wake_others(&tx).await?;
     }
