@@ -1,11 +1,11 @@
 //! The rights to complete attempts that wait for their callbacks.
 
-use sea_orm::{ConnectionTrait as _, DbBackend, QueryResult, Statement};
+use sea_orm::{ConnectionTrait as _, DbBackend, Statement};
 use uuid::Uuid;
 
 use super::{
     Error, Store, Tx,
-    row::Row as _,
+    row::Row,
     sql::{self, Input, bigint, int, text, uuid},
 };
 use crate::domain::{heartbeat::TaskRef, time::Timestamp};
@@ -123,13 +123,13 @@ impl Store {
     }
 }
 
-fn standing(row: &QueryResult) -> Result<Standing, Error> {
+fn standing(row: &impl Row) -> Result<Standing, Error> {
     let state: String = row.column("state")?;
     let right = Right { token_hash: row.column("token_hash")?, task: task(row)?, job_id: row.column("job_id")? };
     Ok(Standing { right, used: state != "OPEN" })
 }
 
-fn task(row: &QueryResult) -> Result<TaskRef, Error> {
+fn task(row: &impl Row) -> Result<TaskRef, Error> {
     let lease: i64 = row.column("lease")?;
     Ok(TaskRef { task: row.column("task_id")?, attempt: row.number("attempt")?, lease: lease.cast_unsigned() })
 }

@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use sea_orm::{DbBackend, QueryResult, Statement};
+use sea_orm::{DbBackend, Statement};
 use uuid::Uuid;
 
 use super::{
     Error, Tx,
-    row::Row as _,
+    row::Row,
     sql::{Input, int, text, uuid},
     task::HOLDS_SLOT,
 };
@@ -71,7 +71,7 @@ pub(super) fn named(backend: DbBackend, key: &str, limit: u32) -> Statement {
 }
 
 /// Reads an answer to [`counted`].
-pub(super) fn read_counted(row: &QueryResult) -> Result<(String, Holders), Error> {
+pub(super) fn read_counted(row: &impl Row) -> Result<(String, Holders), Error> {
     Ok((row.column("concurrency_key")?, Holders { count: row.count("holders")?, lowest: row.maybe_number("lowest")? }))
 }
 

@@ -2,13 +2,16 @@
 
 use sea_orm::{ConnectionTrait as _, Statement};
 
-use super::testing::{self, World};
+use super::{
+    row::Row as _,
+    testing::{self, World},
+};
 
 /// How SQLite answers a question, in the very text in which it is asked.
 pub(super) async fn plan(world: &World, mut question: Statement) -> Vec<String> {
     question.sql.insert_str(0, "EXPLAIN QUERY PLAN ");
     let rows = world.store.reader().query_all_raw(question).await.unwrap();
-    rows.iter().map(|row| row.try_get("", "detail").unwrap()).collect()
+    rows.iter().map(|row| row.column("detail").unwrap()).collect()
 }
 
 #[tokio::test]

@@ -3,12 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use sea_orm::QueryResult;
 use uuid::Uuid;
 
 use super::{
     Error, Tx,
-    row::Row as _,
+    row::Row,
     sql::{self, Input, uuid},
 };
 use crate::domain::job::Places;
@@ -42,7 +41,7 @@ pub(super) fn standing() -> String {
 }
 
 /// Reads the columns of [`standing`].
-pub(super) fn read_standing(row: &QueryResult) -> Result<Places, Error> {
+pub(super) fn read_standing(row: &impl Row) -> Result<Places, Error> {
     Ok(Places { max: row.maybe_number("max_active_jobs")?, active: row.count("active")?, held: row.count("held")? })
 }
 

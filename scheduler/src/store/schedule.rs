@@ -17,7 +17,7 @@ pub use self::{
 };
 use super::{
     Error, Tx,
-    row::{Row as _, unreadable},
+    row::{Row, unreadable},
     sql::{self, Input, bigint, int, text, uuid},
 };
 use crate::domain::{schedule::overlap::Live, time::Timestamp};
@@ -294,7 +294,7 @@ fn claimed(row: &QueryResult) -> Result<Claimed, Error> {
 }
 
 /// Reads a config; what is called `id` in the row may be another thing.
-pub(super) fn config(row: &QueryResult, id: Uuid) -> Result<Config, Error> {
+pub(super) fn config(row: &impl Row, id: Uuid) -> Result<Config, Error> {
     Ok(Config { id, namespace: row.column("namespace")?, name: row.column("name")?, version: row.number("version")? })
 }
 

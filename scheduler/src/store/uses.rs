@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use sea_orm::{ConnectionTrait as _, DbBackend, QueryResult};
+use sea_orm::{ConnectionTrait as _, DbBackend};
 use uuid::Uuid;
 
 use super::{
     Error, Store, Tx,
-    row::{Row as _, unreadable},
+    row::{Row, unreadable},
     sql::{self, Input, text},
 };
 use crate::domain::uses::{Kind, Known, Use};
@@ -83,14 +83,14 @@ fn users(condition: &str) -> String {
     format!("{} UNION ALL {}", of("job_config_use", "used.kind"), of("job_config_start", "'CALLBACK'"))
 }
 
-fn read(names: &[QueryResult], uses: &[QueryResult]) -> Result<Known, Error> {
+fn read(names: &[impl Row], uses: &[impl Row]) -> Result<Known, Error> {
     Ok(Known {
         names: names.iter().map(|row| row.column("name")).collect::<Result<_, Error>>()?,
         uses: uses.iter().map(one).collect::<Result<_, Error>>()?,
     })
 }
 
-fn one(row: &QueryResult) -> Result<Use, Error> {
+fn one(row: &impl Row) -> Result<Use, Error> {
     let (user, kind): (String, String) = (row.column("user_name")?, row.column("kind")?);
     let kind =
         Kind::from_word(&kind).ok_or_else(|| unreadable("job_config_use", &user, "the kind is not one of ours"))?;
