@@ -118,9 +118,7 @@ impl Scene {
     }
 
     async fn alter_job(&self, text: &str, job: Uuid) {
-        let tx = self.world.store.begin().await.unwrap();
-        assert!(tx.execute(store::sql::statement(tx.backend(), text, &[("job", job.into())])).await.unwrap() > 0);
-        tx.commit().await.unwrap();
+        assert!(self.alter(text, &[("job", job.into())]).await > 0);
     }
 
     async fn write(&self, job: Uuid) {
