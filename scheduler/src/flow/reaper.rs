@@ -12,7 +12,6 @@ use super::{
     batch::{Context, Output},
     ending,
     pulse::Judge,
-    transfer::heard_since,
     work::{JobWork, Work},
 };
 use crate::{
@@ -71,7 +70,7 @@ async fn take_queued(tx: &Tx, work: &mut Work, tasks: &[Uuid]) -> Result<(), sto
 /// Runners that seem to have been silent for too long; whether they were is decided under their lock.
 pub(super) async fn silent(tx: &Tx, timing: &Timing) -> Result<Vec<String>, store::Error> {
     let now = store::scheduler::now(tx).await?;
-    store::runner::silent(tx, heard_since(now, timing), now, RUNNERS_MAX).await
+    store::runner::silent(tx, timing.heard_since(now), now, RUNNERS_MAX).await
 }
 
 /// Jobs whose time seems to be over, or that take long; whether it is, is decided under their lock.

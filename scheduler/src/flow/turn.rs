@@ -136,7 +136,7 @@ async fn run(context: &mut Context, input: &Input) -> Result<Output, store::Erro
         work.take_job(row, plan);
     }
     if work.jobs().any(|job| job.plan.transfers) {
-        work.present = store::runner::present(&tx, transfer::heard_since(now, &context.timing)).await?;
+        work.present = store::runner::present(&tx, context.timing.heard_since(now)).await?;
     }
     let mut data = Data::default();
 

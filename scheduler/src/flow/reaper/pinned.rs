@@ -11,7 +11,7 @@ use crate::{
         task::{Event, TaskState},
         timing::Timing,
     },
-    flow::{batch::Context, transfer::heard_since, work::Work},
+    flow::{batch::Context, work::Work},
     store::{self, Tx, runner::RunnerRow},
 };
 
@@ -48,7 +48,7 @@ pub(in crate::flow) async fn pinned(tx: &Tx, timing: &Timing) -> Result<Pinned, 
     }
     let ids: Vec<String> = pins.keys().cloned().collect();
     let signs = store::runner::signs(tx, &ids).await?;
-    let before = heard_since(now, timing);
+    let before = timing.heard_since(now);
     let mut found = Pinned::default();
     for (runner, classes) in pins {
         if !pinned_in_vain(signs.get(&runner), before, now, timing.lost_after) {
