@@ -206,7 +206,7 @@ impl Runner {
         let (log_handle, shipper) = logs::start(state.logs(), present_at);
         beside.spawn(shipper);
         let executor = if let Some(handler) = handler {
-            Executor::Handler(handler)
+            Executor::Handler { handler, logs: log_handle.clone() }
         } else {
             orphans::adopt().map_err(io("become a sub-reaper"))?;
             beside.spawn(orphans::reap());
@@ -275,7 +275,7 @@ impl Runner {
 
 enum Executor {
     Own { processes: Arc<Processes>, requests: Arc<http::Requests> },
-    Handler(Handler),
+    Handler { handler: Handler, logs: logs::Handle },
 }
 
 struct Core {
@@ -469,8 +469,8 @@ impl Core {
             Executor::Own { processes, .. } => {
                 self.tasks.spawn(processes.clone().run(slot, task, spec, stop_at, work));
             }
-            Executor::Handler(handler) => {
-                self.tasks.spawn(target::run(handler.clone(), slot, task, spec, stop_at, work));
+            Executor::Handler { handler, logs } => {
+                self.tasks.spawn(target::run(handler.clone(), logs.clone(), slot, task, spec, stop_at, work));
             }
         }
     }
