@@ -61,7 +61,7 @@ impl Drop for JobWatch {
     }
 }
 
-/// How many jobs are watched beside the one that was asked for; what is beyond is told of by its task alone.
+/// How many jobs are watched at once beside the one that was asked for; what is beyond is told of by its task alone.
 const FAMILY_MAX: usize = 100;
 
 /// Watches of the jobs that tasks stand for, each until its end.
@@ -82,7 +82,9 @@ impl Family {
 
     /// Begins to watch a job, unless it is watched already.
     pub fn follow(&mut self, job_id: &str) {
-        if self.watches.contains_key(job_id) || self.watches.len() >= FAMILY_MAX {
+        // One that has ended is not watched again, and takes no place.
+        let watched = self.watches.values().filter(|watch| !watch.is_finished()).count();
+        if self.watches.contains_key(job_id) || watched >= FAMILY_MAX {
             return;
         }
         let (client, id, sender) = (self.client.clone(), job_id.to_owned(), self.sender.clone());
