@@ -8,8 +8,8 @@ use crate::{
     domain::{
         definition::{OnFailure, TaskConfig},
         explain::{
-            self, Condition, Earlier, Explanation, Facts, KeyFacts, Owed, Parent, Queue, RunnerFacts, SchedulerFacts,
-            ShardsOf, Waits,
+            self, Before, Condition, Earlier, Explanation, Facts, KeyFacts, Owed, Parent, Queue, RunnerFacts,
+            SchedulerFacts, ShardsOf, Waits,
         },
         gate::Gate,
         id::short,
@@ -151,9 +151,9 @@ pub async fn explain_job(store: &Store, job: &Job, definition: &Definition) -> R
     let mut live = Vec::new();
     let waits = job.waiting && job.state == JobState::Created;
     if waits {
-        live = store.with_a_place(job.config_id, LEADS_MAX).await?.into_iter().map(short).collect();
+        let found = store.with_a_place(job.config_id, LEADS_MAX).await?;
+        live = found.into_iter().map(|(id, outlived)| Before { id: short(id), outlived }).collect();
     }
-    let live: Vec<&str> = live.iter().map(String::as_str).collect();
     let waits = match (waits, job.held) {
         (false, _) => None,
         (true, false) => Some(Waits::Turn { live }),

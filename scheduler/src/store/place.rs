@@ -120,7 +120,7 @@ mod tests {
             assert!(claim(&tx, 9).await.unwrap().is_empty(), "there is no place");
             tx.commit().await.unwrap();
             assert_eq!(world.store.places(config, waits.id).await.unwrap(), (places, 0));
-            assert_eq!(world.store.with_a_place(config, 9).await.unwrap(), [over.id]);
+            assert_eq!(world.store.with_a_place(config, 9).await.unwrap(), [(over.id, true)]);
         }
     }
 }

@@ -171,17 +171,17 @@ impl Store {
         Ok((place::read_standing(&row)?, row.count("before")?))
     }
 
-    /// The first few jobs of a config that have a place: those that live, and those that are over but for an attempt that
-    /// may go on.
-    pub async fn with_a_place(&self, config: Uuid, limit: u64) -> Result<Vec<Uuid>, Error> {
+    /// The first few jobs of a config that have a place: those that live, and, told apart, those that are over but for an
+    /// attempt that may go on.
+    pub async fn with_a_place(&self, config: Uuid, limit: u64) -> Result<Vec<(Uuid, bool)>, Error> {
         let text = format!(
-            "SELECT job.id FROM job WHERE job.job_config_id = :config AND {HAS_A_PLACE}
-             UNION SELECT job.id {OUTLIVED} AND job.job_config_id = :config
+            "SELECT job.id, 0 AS outlived FROM job WHERE job.job_config_id = :config AND {HAS_A_PLACE}
+             UNION SELECT job.id, 1 AS outlived {OUTLIVED} AND job.job_config_id = :config
              ORDER BY id LIMIT :limit"
         );
         let params = [("config", config.into()), ("limit", limit.cast_signed().into())];
         let rows = self.reader().query_all_raw(sql::statement(self.backend(), &text, &params)).await?;
-        rows.iter().map(|row| row.column("id")).collect()
+        rows.iter().map(|row| Ok((row.column("id")?, row.number("outlived")? == 1))).collect()
     }
 
     /// How many shards of a group wait for their turn before this one.
