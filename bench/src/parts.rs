@@ -3,7 +3,7 @@
 
 use std::{path::Path, time::Duration};
 
-use baton_runner::{Config, Outcome, Runner};
+use baton_runner::{Config, Context, Outcome, Runner};
 use baton_tests::{Asked, Backend, Cluster, RunnerSpec, World, is_over, v1};
 use tokio::{
     sync::oneshot,
@@ -117,10 +117,18 @@ impl Embedded {
         each: impl Fn() + Clone + Send + Sync + 'static,
     ) -> Self {
         let config = Config { slots, ..Config::new(id, cluster.address().to_string(), state_dir) };
-        let runner = Runner::new(config).handler(move |_| {
+        Self::with(config, move |_| {
             each();
             std::future::ready(Outcome::default())
-        });
+        })
+    }
+
+    /// Starts one that has its tasks done by this handler.
+    pub(crate) fn with<F>(config: Config, handler: impl Fn(Context) -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = Outcome> + Send + 'static,
+    {
+        let runner = Runner::new(config).handler(handler);
         let (leave, left) = oneshot::channel::<()>();
         let leaving = async {
             let _ = left.await;

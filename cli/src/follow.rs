@@ -1,6 +1,6 @@
 //! Watching a job through every broken connection: what was seen is not asked for again, what was missed is.
 
-use std::time::Duration;
+use std::{collections::HashMap, time::Duration};
 
 use baton::v1::{JobState, WatchJobRequest, WatchJobResponse};
 use tokio::{sync::mpsc, task::JoinHandle};
@@ -58,6 +58,72 @@ impl JobWatch {
 impl Drop for JobWatch {
     fn drop(&mut self) {
         self.task.abort();
+    }
+}
+
+/// How many jobs are watched at once beside the one that was asked for; what is beyond is told of by its task alone.
+const FAMILY_MAX: usize = 100;
+
+/// Watches of the jobs that tasks stand for, each until its end.
+#[derive(Debug)]
+pub struct Family {
+    client: Client,
+    sender: mpsc::Sender<(String, Box<WatchJobResponse>)>,
+    changes: mpsc::Receiver<(String, Box<WatchJobResponse>)>,
+    watches: HashMap<String, JoinHandle<()>>,
+}
+
+impl Family {
+    /// Nobody is watched yet.
+    pub fn new(client: Client) -> Self {
+        let (sender, changes) = mpsc::channel(EVENTS_MAX);
+        Self { client, sender, changes, watches: HashMap::new() }
+    }
+
+    /// Begins to watch a job, unless it is watched already.
+    pub fn follow(&mut self, job_id: &str) {
+        // One that has ended is not watched again, and takes no place.
+        let watched = self.watches.values().filter(|watch| !watch.is_finished()).count();
+        if self.watches.contains_key(job_id) || watched >= FAMILY_MAX {
+            return;
+        }
+        let (client, id, sender) = (self.client.clone(), job_id.to_owned(), self.sender.clone());
+        let watching = async move {
+            let mut watch = JobWatch::start(client, &id);
+            while let Some(event) = watch.next().await {
+                match event {
+                    Ok(Event::Changed(message)) => {
+                        if sender.send((id.clone(), message)).await.is_err() {
+                            return;
+                        }
+                    }
+                    // The watch of the job that was asked for tells of the connection.
+                    Ok(Event::Lost(_) | Event::Back) => {}
+                    Err(error) => {
+                        debug!(job.id = id, %error, "a job that a task stands for cannot be watched");
+                        return;
+                    }
+                }
+            }
+        };
+        self.watches.insert(job_id.to_owned(), tokio::spawn(watching));
+    }
+
+    /// What is told next of one of them; waits for ever while nobody is watched. May be dropped and called again.
+    pub async fn next(&mut self) -> (String, Box<WatchJobResponse>) {
+        match self.changes.recv().await {
+            Some(change) => change,
+            // A sender is kept here, so that the channel never ends.
+            None => std::future::pending().await,
+        }
+    }
+}
+
+impl Drop for Family {
+    fn drop(&mut self) {
+        for watch in self.watches.values() {
+            watch.abort();
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::{fmt, str::FromStr, time::Duration};
 
-use baton::v1::{CallbackState, JobState, TaskState};
+use baton::v1::{CallbackState, JobState, TaskState, TriggerKind};
 
 /// A job, one task of it, or one shard of that task.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -126,6 +126,13 @@ pub fn callback_state(text: &str) -> Result<CallbackState, String> {
     }
 }
 
+/// What made a job, by its word, in any case: `sub-job`, `sub_job` and the like.
+pub fn trigger_kind(text: &str) -> Result<TriggerKind, String> {
+    TriggerKind::from_str_name(&format!("TRIGGER_KIND_{}", text.to_uppercase().replace('-', "_")))
+        .filter(|kind| *kind != TriggerKind::Unspecified)
+        .ok_or_else(|| "a job is made by manual, schedule, backfill, sub-job, after-jobs or callback".to_owned())
+}
+
 /// A task's state by its word, in any case.
 pub fn task_state(text: &str) -> Result<TaskState, String> {
     TaskState::from_str_name(&format!("TASK_STATE_{}", text.to_uppercase()))
@@ -176,6 +183,19 @@ mod tests {
         assert_eq!(task_state("Queued"), Ok(TaskState::Queued));
         assert!(job_state("unspecified").is_err());
         assert!(task_state("lost").is_err());
+    }
+
+    #[test]
+    fn every_trigger_has_a_word_and_a_wrong_one_is_told_all_of_them() {
+        let told = trigger_kind("cron").unwrap_err();
+        let kinds = (1..).map_while(|number| TriggerKind::try_from(number).ok());
+        for kind in kinds {
+            let word = kind.as_str_name().trim_start_matches("TRIGGER_KIND_").to_lowercase();
+            assert_eq!(trigger_kind(&word), Ok(kind));
+            assert!(told.contains(&word.replace('_', "-")), "{told} names {word}");
+        }
+        assert_eq!(trigger_kind("sub-job"), Ok(TriggerKind::SubJob));
+        assert!(trigger_kind("unspecified").is_err());
     }
 
     #[test]

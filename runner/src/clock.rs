@@ -67,19 +67,17 @@ impl Alarm {
         Ok(Self { fd: watched(fd)?, set: None })
     }
 
-    /// Rings at `at`, or never.
+    /// Rings at `at` at the latest, or never. It may ring for nothing: one that is set for sooner is left as it is, since setting
+    /// it anew with every event would cost more than a ring now and then.
     pub(crate) fn set(&mut self, at: Option<Instant>) -> io::Result<()> {
-        if at == self.set {
-            return Ok(());
-        }
+        let Some(at) = at.filter(|at| self.set.is_none_or(|set| *at < set)) else { return Ok(()) };
         // All zero disarms a timer, so the earliest time it can be set to is a nanosecond after the start.
-        let value = at.map_or(Timespec { tv_sec: 0, tv_nsec: 0 }, |at| {
-            let at = at.0.max(Duration::from_nanos(1));
-            Timespec { tv_sec: i64::try_from(at.as_secs()).unwrap_or(i64::MAX), tv_nsec: at.subsec_nanos().into() }
-        });
+        let since = at.0.max(Duration::from_nanos(1));
+        let seconds = i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
+        let value = Timespec { tv_sec: seconds, tv_nsec: since.subsec_nanos().into() };
         let spec = Itimerspec { it_interval: Timespec { tv_sec: 0, tv_nsec: 0 }, it_value: value };
         timerfd_settime(self.fd.get_ref(), TimerfdTimerFlags::ABSTIME, &spec)?;
-        self.set = at;
+        self.set = Some(at);
         Ok(())
     }
 

@@ -17,17 +17,19 @@ mod call;
 mod failover;
 mod network;
 mod redirect;
+mod threads;
 mod transcript;
 
 use std::{io, sync::Arc, time::SystemTime};
 
-use tokio::{fs::File, sync::mpsc};
+use tokio::{fs::File, runtime::Handle, sync::mpsc};
 use tracing::warn;
 use uuid::Uuid;
 
 pub use self::address::Network;
 use self::{
-    address::Allowed, answer::Answer, call::Call, failover::Failure, network::Connections, transcript::Transcript,
+    address::Allowed, answer::Answer, call::Call, failover::Failure, network::Connections, threads::Threads,
+    transcript::Transcript,
 };
 use crate::{
     clock, logs,
@@ -45,11 +47,19 @@ pub(crate) struct Requests {
     state: Arc<State>,
     logs: logs::Handle,
     connections: Connections,
+    threads: Threads,
 }
 
 impl Requests {
-    pub(crate) fn new(state: Arc<State>, logs: logs::Handle, allowed: Vec<Network>) -> Self {
-        Self { state, logs, connections: Connections::new(Allowed(allowed)) }
+    /// On threads of their own (`apart`), or on those of the runtime around the runner.
+    pub(crate) fn new(state: Arc<State>, logs: logs::Handle, allowed: Vec<Network>, apart: bool) -> Self {
+        let threads = if apart { Threads::apart() } else { Threads::around() };
+        Self { state, logs, connections: Connections::new(Allowed(allowed)), threads }
+    }
+
+    /// The runtime on which requests are to run.
+    pub(crate) fn runtime(&self) -> io::Result<Handle> {
+        self.threads.runtime()
     }
 
     /// Runs one task from start to end and reports both.
@@ -68,9 +78,9 @@ impl Requests {
                 // Nobody listens only when the runner itself is being dropped.
                 let _ = events.send(Input::Started { slot, task, pid: None, start_time });
                 let (exit, output, note) = self.see_through(task, &spec, stdout, stderr, stop_at).await;
-                let (stdout_bytes, stderr_bytes) = files.sizes();
+                let sizes @ [stdout_bytes, stderr_bytes] = files.sizes();
                 drop(files);
-                self.logs.ended(task);
+                self.logs.ended(task, sizes);
                 End {
                     exit,
                     note,

@@ -37,4 +37,4 @@ mod drawn;
 pub use http::Network;
 pub use runner::{Config, Error, Runner};
 pub use state::Error as StateError;
-pub use target::{Context, Outcome};
+pub use target::{Context, Outcome, Writer};

@@ -7,7 +7,8 @@
 //!
 //! A change is told by inotify (one watch for the directory), not polled for. Chunks are sent when 1 KiB is there, or
 //! after a twentieth of a second: a connection is killed over masses of tiny unread frames (h2), and a reader does not
-//! notice the difference. They travel on a connection of their own and are windowed by what the scheduler says it has
+//! notice the difference. The little that an ended task leaves to send waits a hundredth for that of others, so that one
+//! wake-up at either end serves all of them. They travel on a connection of their own and are windowed by what the scheduler says it has
 //! stored; a new connection goes on from there. A result never waits for its log.
 
 mod files;
@@ -30,13 +31,14 @@ use crate::task::TaskRef;
 /// What the shipper is told.
 enum Message {
     Opened(TaskRef, Files),
-    Ended(TaskRef),
+    /// With so many bytes in each output.
+    Ended(TaskRef, [u64; 2]),
     /// Say when nothing of an ended task is left to ship.
     Empty(oneshot::Sender<()>),
 }
 
 /// Speaks to the shipper.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub(crate) struct Handle {
     dir: PathBuf,
     spares: Spares,
@@ -55,9 +57,9 @@ impl Handle {
         let _ = self.messages.send(Message::Opened(task, files));
     }
 
-    /// A task writes no more.
-    pub(crate) fn ended(&self, task: TaskRef) {
-        let _ = self.messages.send(Message::Ended(task));
+    /// A task writes no more; it has written so many bytes to each output.
+    pub(crate) fn ended(&self, task: TaskRef, sizes: [u64; 2]) {
+        let _ = self.messages.send(Message::Ended(task, sizes));
     }
 
     /// Waits, but not for long, until what has ended is shipped. What is not waits on disk for the next boot.

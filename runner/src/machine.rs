@@ -17,6 +17,7 @@ mod burnt;
 mod frames;
 mod leaving;
 mod limits;
+mod places;
 mod stream;
 mod tasks;
 #[cfg(test)]
@@ -30,6 +31,7 @@ use std::{
 
 use burnt::Burnt;
 use limits::timeout_due;
+use places::Places;
 pub use words::{
     Answer, Drain, Frame, Input, Inventory, Order, Output, Received, Redial, Report, Status, Verdict, VerdictKind,
     Welcome,
@@ -71,6 +73,8 @@ pub struct Machine {
     settings: Settings,
     now: Instant,
     slots: Vec<Slot>,
+    /// By task, every slot that is not free.
+    places: Places,
     ended: Vec<TaskRef>,
     burnt: Burnt,
     session: Option<Session>,
@@ -145,7 +149,8 @@ struct Session {
     changed: BTreeSet<u32>,
     answers: Vec<Report>,
     urgent: bool,
-    ack_by: Option<Instant>,
+    /// What has changed, or is to be acknowledged, goes by then, with whatever goes sooner.
+    send_by: Option<Instant>,
 }
 
 impl Held {
@@ -179,7 +184,9 @@ impl Machine {
         let count = leftovers.results.iter().map(|(slot, ..)| slot + 1).max().unwrap_or(0).max(settings.slots);
         let mut slots: Vec<Slot> = Vec::new();
         slots.resize_with(count as usize, Slot::default);
+        let mut places = Places::default();
         for (slot, task, result) in leftovers.results {
+            places.insert(task.id, slot);
             slots[slot as usize].held = Some(Held {
                 task,
                 stage: Stage::Ended(Box::new(result)),
@@ -195,6 +202,7 @@ impl Machine {
             burnt: Burnt::new(count as usize),
             now: Instant::default(),
             slots,
+            places,
             ended: leftovers.ended.into_iter().map(|(_, task)| task).collect(),
             session: None,
             beat: settings.heartbeat_interval,
@@ -211,8 +219,23 @@ impl Machine {
 
     /// What follows from `input`. Time passes first: what is due by `now` happens before the input does.
     pub fn step(&mut self, now: Instant, input: Input) -> Vec<Output> {
+        self.step_all(now, [input])
+    }
+
+    /// What follows from several inputs that came together. What they change is told in one frame where it fits into one.
+    pub fn step_all(&mut self, now: Instant, inputs: impl IntoIterator<Item = Input>) -> Vec<Output> {
         self.now = self.now.max(now);
         self.expire();
+        for input in inputs {
+            self.take(input);
+        }
+        self.watch_stream();
+        self.flush();
+        self.part();
+        std::mem::take(&mut self.outputs)
+    }
+
+    fn take(&mut self, input: Input) {
         match input {
             Input::Opened { others } => self.open(others),
             Input::Closed => self.session = None,
@@ -223,10 +246,6 @@ impl Machine {
             Input::Leave => self.leave(),
             Input::StopAll => self.stop_all(),
         }
-        self.watch_stream();
-        self.flush();
-        self.part();
-        std::mem::take(&mut self.outputs)
     }
 
     /// When time alone will make something happen.
@@ -238,7 +257,7 @@ impl Machine {
         });
         let session = self.session.as_ref().into_iter().flat_map(|session| {
             let beat = session.welcomed.then_some(session.next_beat);
-            [beat, session.ack_by, self.deaf_due(session)].into_iter().flatten()
+            [beat, session.send_by, self.deaf_due(session)].into_iter().flatten()
         });
         slots.chain(session).min()
     }

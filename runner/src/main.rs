@@ -50,8 +50,10 @@ fn main() -> ExitCode {
     }
 }
 
+/// On one thread: what a runner does itself is small and follows one from the other, and threads that hand such work to each
+/// other spend more on waking than on working. Processes are spawned beside it, and requests have threads of their own.
 fn run(settings: Settings, guarded: Option<Guarded>) -> anyhow::Result<()> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
@@ -64,7 +66,7 @@ fn run(settings: Settings, guarded: Option<Guarded>) -> anyhow::Result<()> {
             }
             std::future::pending::<()>().await;
         };
-        let mut runner = Runner::new(settings.runner);
+        let mut runner = Runner::new(settings.runner).requests_apart();
         if let Some(guarded) = guarded {
             runner = runner.guarded(guarded);
         }

@@ -2,34 +2,38 @@
 //!
 //! Spawned children are waited for through their pidfd by the one who runs them (`process.rs`), so nobody races for
 //! an exit and nothing that another part of the program spawned from its own threads is taken from it. What is left
-//! are orphans; they are reaped here, on SIGCHLD, by pid.
+//! are orphans; they are reaped here, by pid, whenever somebody looks: at the end of each task, and now and then while tasks
+//! run or orphans are there. Not on SIGCHLD: each end of each task raises it, and to be interrupted by all of them for the sake
+//! of the few that leave orphans costs more than the looks.
 
 use std::{
     collections::HashSet,
     io,
-    sync::{Arc, LazyLock, Mutex, PoisonError},
+    sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 use rustix::process::{Pid, WaitOptions, getpid, set_child_subreaper, waitpid};
 use tokio::{
-    signal::unix::{SignalKind, signal},
     sync::Notify,
-    time::sleep,
+    time::{sleep, timeout},
 };
 
 use crate::tree;
 
-/// The pause between two looks at the dead: hundreds that die in a second are one look's work.
-const LOOK_AGAIN: Duration = Duration::from_millis(5);
+/// How long a dead orphan stays a zombie at most while tasks run.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// The same while no task runs.
+const LOOK_AT_REST: Duration = Duration::from_secs(10);
 
 /// The pids that this process spawned and has not reaped. One list for the process, as the kernel has one.
 static SPAWNED: LazyLock<Mutex<HashSet<i32>>> = LazyLock::new(Mutex::default);
 
-/// Rings after each look at the dead.
-static REAPED: LazyLock<Arc<Notify>> = LazyLock::new(Arc::default);
+/// Rings when there is a first child to look after.
+static CLAIMED: LazyLock<Arc<Notify>> = LazyLock::new(Arc::default);
 
-fn spawned() -> std::sync::MutexGuard<'static, HashSet<i32>> {
+fn spawned() -> MutexGuard<'static, HashSet<i32>> {
     SPAWNED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -40,7 +44,12 @@ pub(crate) fn adopt() -> io::Result<()> {
 
 /// This pid is waited for by whoever says so.
 pub(crate) fn claim(pid: i32) {
-    spawned().insert(pid);
+    let mut spawned = spawned();
+    let first = spawned.is_empty();
+    spawned.insert(pid);
+    if first {
+        CLAIMED.notify_one();
+    }
 }
 
 /// This pid has been reaped.
@@ -48,31 +57,27 @@ pub(crate) fn release(pid: i32) {
     spawned().remove(&pid);
 }
 
-/// The orphans that are there, dead ones included.
-pub(crate) fn present() -> Vec<i32> {
+/// Reaps the orphans that are dead and says which live.
+pub(crate) fn living() -> Vec<i32> {
+    // Held to the end, so that of two who look one does not wait for a pid that the other has reaped and that has come to be
+    // a child's.
     let known = spawned();
-    tree::orphans(|pid| known.contains(&pid))
+    let mut all = tree::orphans(|pid| known.contains(&pid));
+    // Never any pid: another part of the program may wait for its own.
+    all.retain(|pid| {
+        Pid::from_raw(*pid).is_some_and(|pid| matches!(waitpid(Some(pid), WaitOptions::NOHANG), Ok(None)))
+    });
+    all
 }
 
-/// Resolves after the next look at the dead. Create it before looking, so that none is missed.
-pub(crate) fn reaped() -> impl Future<Output = ()> {
-    REAPED.clone().notified_owned()
-}
-
-/// Reaps orphans as they die, until dropped.
-pub(crate) async fn reap() -> io::Result<()> {
-    let mut deaths = signal(SignalKind::child())?;
+/// Looks after orphans for as long as there may be some, until dropped.
+pub(crate) async fn reap() {
     loop {
-        for pid in present() {
-            // Never any pid: another part of the program may wait for its own.
-            if let Some(pid) = Pid::from_raw(pid) {
-                let _ = waitpid(Some(pid), WaitOptions::NOHANG);
-            }
+        let none = living().is_empty() && spawned().is_empty();
+        if none {
+            // Of two runners in one program the one that was rung for may be gone.
+            let _ = timeout(LOOK_AT_REST, CLAIMED.notified()).await;
         }
-        REAPED.notify_waiters();
-        sleep(LOOK_AGAIN).await;
-        if deaths.recv().await.is_none() {
-            return Ok(());
-        }
+        sleep(LOOK_EVERY).await;
     }
 }

@@ -46,8 +46,8 @@ use crate::{
 /// How long what a task leaves behind may go on after it, so that the last words of a `tee` are not lost.
 const LINGER: Duration = Duration::from_millis(200);
 
-/// The pause between two looks at processes that do not die.
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
+/// The pause between two looks at a process that does not die, and at what a task left behind.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 /// The longest single argument Linux takes, less its final zero. A longer script goes through a file.
 const ARGUMENT_MAX: usize = 128 * 1024 - 1;
@@ -76,6 +76,14 @@ struct Child {
     start_time: SystemTime,
     since: clock::Instant,
     outputs: logs::Files,
+    litter: Litter,
+}
+
+/// What an attempt alone has on disk beside its output.
+#[derive(Debug, Clone)]
+struct Litter {
+    tmp: Option<PathBuf>,
+    output: PathBuf,
     script: Option<PathBuf>,
 }
 
@@ -92,7 +100,7 @@ impl Processes {
         let mut used = None;
         let end = match self.clone().launch(slot, task, spec, &stop_at).await {
             Ok(child) => {
-                used = Some(child.script.clone());
+                used = Some(child.litter.clone());
                 let started =
                     Input::Started { slot, task, pid: Some(child.pid.unsigned_abs()), start_time: child.start_time };
                 // Nobody listens only when the runner itself is being dropped; the task is ended all the same.
@@ -103,8 +111,8 @@ impl Processes {
         };
         let _ = events.send(Input::Ended { slot, task, end });
         // Only then: what follows the task need not wait for it.
-        if let Some(script) = used {
-            self.tidy(task, script.as_deref());
+        if let Some(litter) = used {
+            self.tidy(litter);
         }
     }
 
@@ -130,26 +138,32 @@ impl Processes {
         let dir = working_dir(&self.work_dir, &spec.working_dir)?;
         let key = Uuid::new_v4().simple().to_string();
         let outputs = self.logs.files(task, spec.log_limit_bytes);
-        let tmp = self.state.tmp(task);
-        let prepared = self.prepare(slot, task, &key, &outputs, &tmp);
-        let script = self.state.tmp(task).with_extension("sh");
-        let spawned = prepared.and_then(|(stdout, stderr)| {
-            let output = self.state.output(task);
-            let places = Places { tmp: &tmp, output: &output, key: &key };
+        let mut litter = Litter { tmp: None, output: self.state.output(task), script: None };
+        let prepared = self.prepare(slot, task, &key, &outputs);
+        let spawned = prepared.and_then(|(tmp, stdout, stderr)| {
+            let tmp = litter.tmp.insert(tmp);
+            let places = Places { tmp, output: &litter.output, key: &key };
             let env = environment(task, spec, &places, &self.pass_env);
-            let mut command = target_command(spec, &dir, env.get(OsStr::new("PATH")).map(|path| &**path), &script)?;
+            if let Target::Shell(text) = &spec.target
+                && text.len() >= ARGUMENT_MAX
+            {
+                let script = litter.script.insert(self.state.script(task));
+                fs::write(script, text).map_err(|error| format!("cannot write the script to a file: {error}"))?;
+            }
+            let path = env.get(OsStr::new("PATH")).map(|path| &**path);
+            let mut command = target_command(spec, &dir, path, litter.script.as_deref())?;
             command.env_clear().envs(env).current_dir(&dir).process_group(0);
             // Opened once and for all tasks: a duplicate costs less than `Stdio::null` does.
             let nothing =
                 self.nothing.try_clone().map_err(|error| format!("cannot give it an empty input: {error}"))?;
             command.stdin(nothing).stdout(stdout).stderr(stderr);
-            command.spawn().map_err(|error| start_error(&error, &command, &dir))
+            let before = clock::Instant::now();
+            command.spawn().map(|child| (child, before)).map_err(|error| start_error(&error, &command, &dir))
         });
-        let script = (matches!(spec.target, Target::Shell(_)) && script.exists()).then_some(script);
-        let child = match spawned {
-            Ok(child) => child,
+        let (child, before) = match spawned {
+            Ok(spawned) => spawned,
             Err(reason) => {
-                self.tidy(task, script.as_deref());
+                self.tidy(litter);
                 outputs.remove();
                 return Err(reason);
             }
@@ -166,12 +180,12 @@ impl Processes {
                 let mut child = child;
                 let _ = child.wait();
                 orphans::release(pid);
-                self.tidy(task, script.as_deref());
+                self.tidy(litter);
                 outputs.remove();
                 return Err(format!("cannot watch the process: {error}"));
             }
         };
-        let started = tree::start_time(pid).unwrap_or(0);
+        let started = tree::start_between(before, since).or_else(|| tree::start_time(pid)).unwrap_or(0);
         // Its key is written down already, so a later boot would find it even without this.
         if let Err(error) = self.state.hold(slot, task, &key, Some(Process { pid, started })) {
             warn!(%task, %error, "cannot write down the process of a task");
@@ -179,25 +193,25 @@ impl Processes {
         let grace = spec.grace.unwrap_or(self.grace);
         self.watchdog.runs(slot, pid, started, &key, spec.self_stop_after, grace);
         self.logs.opened(task, outputs.clone());
-        Ok(Child { pid, pidfd, key, start_time, since, outputs, script })
+        Ok(Child { pid, pidfd, key, start_time, since, outputs, litter })
     }
 
-    /// Writes down what is about to run and makes its files. A full disk ends here, in words.
+    /// Writes down what is about to run and makes its directory and files. A full disk ends here, in words.
     fn prepare(
         &self,
         slot: u32,
         task: TaskRef,
         key: &str,
         outputs: &logs::Files,
-        tmp: &Path,
-    ) -> Result<(File, File), String> {
+    ) -> Result<(PathBuf, File, File), String> {
         let failed = |what: &str| {
             let what = what.to_owned();
             move |error: io::Error| format!("cannot {what} in the runner's state directory: {error}")
         };
         self.state.hold(slot, task, key, None).map_err(failed("write down the task"))?;
-        self.state.tmps().make(tmp).map_err(failed("make the task's directory"))?;
-        outputs.create().map_err(failed("make the output files"))
+        let (stdout, stderr) = outputs.create().map_err(failed("make the output files"))?;
+        let tmp = self.state.tmps().make().map_err(failed("make the task's directory"))?;
+        Ok((tmp, stdout, stderr))
     }
 
     /// Waits for the end of the child, ends it when told to, and whatever it leaves running.
@@ -210,7 +224,7 @@ impl Processes {
                 tree::signal_group(pid, Signal::KILL);
                 orphans::release(pid);
                 self.watchdog.gone(slot);
-                self.logs.ended(task);
+                self.logs.ended(task, outputs.sizes());
                 return End::not_started(format!("cannot watch the process: {error}"));
             }
         };
@@ -239,10 +253,10 @@ impl Processes {
         let status = waitid(WaitId::PidFd(pidfd.get_ref().as_fd()), WaitIdOptions::EXITED);
         orphans::release(pid);
         self.watchdog.gone(slot);
-        let (stdout_bytes, stderr_bytes) = outputs.sizes();
+        let sizes @ [stdout_bytes, stderr_bytes] = outputs.sizes();
         // They serve another attempt only once nobody here holds on to them.
         drop(outputs);
-        self.logs.ended(task);
+        self.logs.ended(task, sizes);
         let (mut exit, output) = match (status, self.read_output(task)) {
             (Ok(Some(status)), output) => match (status.exit_status(), status.terminating_signal()) {
                 (Some(code), _) => (Exit::Code(code), output),
@@ -290,20 +304,19 @@ impl Processes {
     }
 
     /// Removes what was the attempt's alone.
-    fn tidy(&self, task: TaskRef, script: Option<&Path>) {
-        for file in [Some(&*self.state.output(task)), script].into_iter().flatten() {
+    fn tidy(&self, litter: Litter) {
+        let Litter { tmp, output, script } = litter;
+        for file in [Some(output), script].into_iter().flatten() {
             let _ = fs::remove_file(file);
         }
-        let tmp = self.state.tmp(task);
-        if !self.state.tmps().keep(&tmp) {
-            // A large tree takes its time, and nobody waits for it.
-            drop(spawn_blocking(move || match fs::remove_dir_all(&tmp) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    warn!(path = %tmp.display(), %error, "the directory of a task cannot be removed");
-                }
-                _ => {}
-            }));
-        }
+        let Some(tmp) = tmp.filter(|tmp| !self.state.tmps().keep(tmp)) else { return };
+        // A large tree takes its time, and nobody waits for it.
+        drop(spawn_blocking(move || match fs::remove_dir_all(&tmp) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                warn!(path = %tmp.display(), %error, "the directory of a task cannot be removed");
+            }
+            _ => {}
+        }));
     }
 }
 
@@ -329,25 +342,20 @@ async fn end_rest(group: i32, key: &str, kill_at: Option<Instant>, stop_at: &mut
     let mut until = kill_at.unwrap_or_else(|| Instant::now() + LINGER);
     let mut killed = std::collections::HashSet::new();
     loop {
-        let reaped = orphans::reaped();
-        let left = orphans::present();
-        let left: Vec<i32> =
-            left.into_iter().filter(|pid| tree::group_of(*pid) == Some(group) || tree::has_key(*pid, key)).collect();
+        let mut left = orphans::living();
+        left.retain(|pid| tree::group_of(*pid) == Some(group) || tree::has_key(*pid, key));
         if left.is_empty() {
             break;
         }
-        let mut wait = until;
         if Instant::now() >= until {
             tree::signal_group(group, Signal::KILL);
             for pid in left {
                 tree::kill_if_keyed(pid, key);
                 killed.insert(pid);
             }
-            wait = Instant::now() + LOOK_AGAIN;
         }
         tokio::select! {
-            () = reaped => {}
-            () = sleep_until(wait) => {}
+            () = sleep(LOOK_AGAIN) => {}
             at = next_stop(stop_at, Some(until)) => until = at,
         }
     }
@@ -362,7 +370,7 @@ async fn end_rest(group: i32, key: &str, kill_at: Option<Instant>, stop_at: &mut
 
 /// The command line of a target. A script runs as `/bin/sh -e -c SCRIPT NAME`: `$0` is the task's name, so the shell's
 /// own errors name the task, and standard input stays free. One that is too long for an argument runs from a file.
-fn target_command(spec: &RunSpec, dir: &Path, path: Option<&OsStr>, script: &Path) -> Result<Command, String> {
+fn target_command(spec: &RunSpec, dir: &Path, path: Option<&OsStr>, script: Option<&Path>) -> Result<Command, String> {
     match &spec.target {
         Target::Command(argv) => {
             let Some((name, arguments)) = argv.split_first() else { return Err("the command is empty".to_owned()) };
@@ -373,12 +381,10 @@ fn target_command(spec: &RunSpec, dir: &Path, path: Option<&OsStr>, script: &Pat
         Target::Shell(text) => {
             let mut command = Command::new("/bin/sh");
             command.arg("-e");
-            if text.len() < ARGUMENT_MAX {
-                command.args(["-c", text, &spec.task_name]);
-            } else {
-                fs::write(script, text).map_err(|error| format!("cannot write the script to a file: {error}"))?;
-                command.arg(script);
-            }
+            match script {
+                Some(file) => command.arg(file),
+                None => command.args(["-c", text, &spec.task_name]),
+            };
             Ok(command)
         }
         Target::Http(_) | Target::Unknown => Err("this is nothing that a process does".to_owned()),

@@ -1,7 +1,7 @@
 //! The runner: brings what happens to the machine, and does what the machine says.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
     fs::File,
     io,
     path::PathBuf,
@@ -28,7 +28,7 @@ use crate::{
     process::Processes,
     state::{self, State},
     target::{self, Context, Handler, Outcome},
-    task::{RunSpec, Target, TaskRef},
+    task::{End, RunSpec, Target, TaskRef},
     watchdog::{Guarded, Watchdog},
 };
 
@@ -37,6 +37,9 @@ const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Frames that may wait for the runner.
 const EVENTS_MAX: usize = 1024;
+
+/// How much that came together is taken in together.
+const INPUTS_MAX: usize = 256;
 
 /// How long a runner that has stopped its tasks waits for the scheduler to take their results. They are on disk, so
 /// the next boot can still tell.
@@ -129,12 +132,21 @@ pub struct Runner {
     config: Config,
     guarded: Option<Guarded>,
     handler: Option<Handler>,
+    requests_apart: bool,
 }
 
 impl Runner {
     /// A runner of processes, without a watchdog.
     pub fn new(config: Config) -> Self {
-        Self { config, guarded: None, handler: None }
+        Self { config, guarded: None, handler: None, requests_apart: false }
+    }
+
+    /// With threads of its own for `http` tasks, one for each core, made with the first such task. For a runtime of one thread,
+    /// which is what a runner works best on.
+    #[must_use]
+    pub fn requests_apart(mut self) -> Self {
+        self.requests_apart = true;
+        self
     }
 
     /// With the watchdog that [`crate::watchdog::guard`] put above this process.
@@ -167,7 +179,7 @@ impl Runner {
         leave: impl Future<Output = ()> + Send,
         stop: impl Future<Output = ()> + Send,
     ) -> Result<(), Error> {
-        let Self { config, guarded, handler } = self;
+        let Self { config, guarded, handler, requests_apart } = self;
         let endpoints: Result<Vec<_>, _> = config.endpoints.iter().map(|text| link::address(text)).collect();
         let endpoints = endpoints.map_err(Error::Config)?;
         if endpoints.is_empty() || config.slots == 0 {
@@ -194,15 +206,12 @@ impl Runner {
         let (log_handle, shipper) = logs::start(state.logs(), present_at);
         beside.spawn(shipper);
         let executor = if let Some(handler) = handler {
-            Executor::Handler(handler)
+            Executor::Handler { handler, logs: log_handle.clone() }
         } else {
             orphans::adopt().map_err(io("become a sub-reaper"))?;
-            beside.spawn(async {
-                if let Err(error) = orphans::reap().await {
-                    error!(%error, "orphans cannot be reaped");
-                }
-            });
-            let requests = http::Requests::new(state.clone(), log_handle.clone(), config.http_allow.clone());
+            beside.spawn(orphans::reap());
+            let requests =
+                http::Requests::new(state.clone(), log_handle.clone(), config.http_allow.clone(), requests_apart);
             let processes = Arc::new(Processes {
                 state: state.clone(),
                 work_dir,
@@ -266,7 +275,7 @@ impl Runner {
 
 enum Executor {
     Own { processes: Arc<Processes>, requests: Arc<http::Requests> },
-    Handler(Handler),
+    Handler { handler: Handler, logs: logs::Handle },
 }
 
 struct Core {
@@ -300,6 +309,7 @@ impl Core {
         let (mut leaving, mut stopping, mut orphaned) = (false, false, false);
         let mut drain_until: Option<Instant> = None;
         let mut give_up_at: Option<Instant> = None;
+        let mut inputs = Vec::new();
         while !self.left {
             if stopping && self.stops.is_empty() && give_up_at.is_none() {
                 give_up_at = Some(Instant::now() + ACK_PATIENCE);
@@ -340,12 +350,20 @@ impl Core {
                     break;
                 }
             };
-            if let Input::Ended { task, .. } = &input {
-                self.stops.remove(task);
+            inputs.push(input);
+            // What came meanwhile goes along: one frame for all of it.
+            while inputs.len() < INPUTS_MAX
+                && let Ok(input) = work.try_recv()
+            {
+                inputs.push(input);
             }
-            for output in self.machine.step(clock::Instant::now(), input) {
-                self.carry_out(output);
+            for input in &inputs {
+                if let Input::Ended { task, .. } = input {
+                    self.stops.remove(task);
+                }
             }
+            let outputs = self.machine.step_all(clock::Instant::now(), inputs.drain(..));
+            self.carry_out_all(outputs);
             self.tell_lifeline();
             while self.tasks.try_join_next().is_some() {}
         }
@@ -366,6 +384,21 @@ impl Core {
                 Some(Input::Closed)
             }
             link::Event::Received { .. } | link::Event::Closed { .. } => None,
+        }
+    }
+
+    fn carry_out_all(&mut self, outputs: Vec<Output>) {
+        let starts = |output: &Output| if let Output::Start { slot, .. } = output { Some(*slot) } else { None };
+        let mut begun: HashSet<u32> = outputs.iter().filter_map(starts).collect();
+        for output in outputs {
+            match &output {
+                // What begins is written down in its place. Should this process die before, a result is told once more, which
+                // changes nothing.
+                Output::Forget { slot } if begun.contains(slot) => continue,
+                Output::Start { slot, .. } => drop(begun.remove(slot)),
+                _ => {}
+            }
+            self.carry_out(output);
         }
     }
 
@@ -424,14 +457,20 @@ impl Core {
         self.stops.insert(task, stop);
         let work = self.work.clone();
         match &self.executor {
-            Executor::Own { requests, .. } if matches!(spec.target, Target::Http(_)) => {
-                self.tasks.spawn(requests.clone().run(slot, task, spec, stop_at, work));
-            }
+            Executor::Own { requests, .. } if matches!(spec.target, Target::Http(_)) => match requests.runtime() {
+                Ok(runtime) => {
+                    self.tasks.spawn_on(requests.clone().run(slot, task, spec, stop_at, work), &runtime);
+                }
+                Err(error) => {
+                    let end = End::not_started(format!("cannot make threads for requests: {error}"));
+                    let _ = work.send(Input::Ended { slot, task, end });
+                }
+            },
             Executor::Own { processes, .. } => {
                 self.tasks.spawn(processes.clone().run(slot, task, spec, stop_at, work));
             }
-            Executor::Handler(handler) => {
-                self.tasks.spawn(target::run(handler.clone(), slot, task, spec, stop_at, work));
+            Executor::Handler { handler, logs } => {
+                self.tasks.spawn(target::run(handler.clone(), logs.clone(), slot, task, spec, stop_at, work));
             }
         }
     }

@@ -136,11 +136,11 @@ impl State {
             0
         });
         let state = Self {
+            tmps: Tmps::within(dir.join("tmp")),
             dir,
             install_id,
             boot_number,
             machine: tree::machine_boot(),
-            tmps: Tmps::default(),
             records: Mutex::default(),
             _lock: lock,
         };
@@ -162,9 +162,9 @@ impl State {
         self.dir.join("logs")
     }
 
-    /// The fresh directory of a task that becomes its `BATON_TMPDIR`.
-    pub(crate) fn tmp(&self, task: TaskRef) -> PathBuf {
-        self.dir.join("tmp").join(task.to_string())
+    /// The file of a script that is too long for an argument.
+    pub(crate) fn script(&self, task: TaskRef) -> PathBuf {
+        self.dir.join("tmp").join(format!("{task}.sh"))
     }
 
     /// The directories of attempts.

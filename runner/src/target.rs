@@ -1,8 +1,10 @@
 //! Work that an embedding program does itself, in place of processes.
 //!
 //! A [`crate::Runner`] with a handler gives it every task it is sent, as it was sent: the handler reads the
-//! [`RunSpec`] (a `command` whose first word it knows, say) and does what it says. Stream, leases, results and stops are
-//! the same; there is no process, no output to ship, and nothing to end after a crash.
+//! [`RunSpec`] (a `command` whose first word it knows, say) and does what it says. Stream, leases, results, stops and output are
+//! the same; there is no process, and nothing to end after a crash.
+
+mod writer;
 
 use std::{panic::AssertUnwindSafe, pin::Pin, sync::Arc, time::SystemTime};
 
@@ -12,8 +14,10 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
+use self::writer::Outputs;
+pub use self::writer::Writer;
 use crate::{
-    clock,
+    clock, logs,
     machine::Input,
     task::{End, Exit, OUTPUT_MAX, RunSpec, TaskRef},
 };
@@ -25,10 +29,21 @@ pub struct Context {
     pub task: TaskRef,
     /// What to run.
     pub spec: RunSpec,
+    outputs: Arc<Outputs>,
     stop_at: watch::Receiver<Option<Instant>>,
 }
 
 impl Context {
+    /// The standard output of the task.
+    pub fn stdout(&self) -> Writer {
+        Writer::new(self.outputs.clone(), 0)
+    }
+
+    /// The standard error of the task.
+    pub fn stderr(&self) -> Writer {
+        Writer::new(self.outputs.clone(), 1)
+    }
+
     /// Resolves when the task is to end. After the grace the handler's future is dropped.
     pub async fn stopped(&mut self) {
         if self.stop_at.wait_for(Option::is_some).await.is_err() {
@@ -53,6 +68,7 @@ pub(crate) type Handler = Arc<dyn Fn(Context) -> Pin<Box<dyn Future<Output = Out
 /// Runs one task through the handler from start to end and reports both.
 pub(crate) async fn run(
     handler: Handler,
+    logs: logs::Handle,
     slot: u32,
     task: TaskRef,
     spec: Box<RunSpec>,
@@ -61,7 +77,8 @@ pub(crate) async fn run(
 ) {
     let (start_time, since) = (SystemTime::now(), clock::Instant::now());
     let _ = events.send(Input::Started { slot, task, pid: None, start_time });
-    let context = Context { task, spec: *spec, stop_at: stop_at.clone() };
+    let outputs = Outputs::of(logs, task, spec.log_limit_bytes);
+    let context = Context { task, spec: *spec, outputs: outputs.clone(), stop_at: stop_at.clone() };
     // A handler that panics fails its task, not the runner.
     let work = std::panic::catch_unwind(AssertUnwindSafe(|| handler(context)));
     let exit = match work {
@@ -80,12 +97,13 @@ pub(crate) async fn run(
         Err(_) => (Exit::Unusable("the handler panicked".to_owned()), Outcome::default()),
     };
     let (exit, outcome) = exit;
+    let [stdout_bytes, stderr_bytes] = outputs.end();
     let end = End {
         exit,
         note: outcome.message,
         output: outcome.output,
-        stdout_bytes: 0,
-        stderr_bytes: 0,
+        stdout_bytes,
+        stderr_bytes,
         start_time: Some(start_time),
         end_time: Some(SystemTime::now()),
         run_time: clock::Instant::now() - since,

@@ -1,7 +1,8 @@
 //! The directory of an attempt, its `BATON_TMPDIR`: empty when the attempt begins, and nobody else's.
 //!
 //! Most attempts leave theirs as they found it, and making a directory is among the dearest things on the way to a task's
-//! first instruction. So one that is still empty, ours and as it was made gets the name of the next attempt.
+//! first instruction; to give it another name costs nearly as much. So they are numbered, and one that is still empty, ours and
+//! as it was made serves the next attempt under the name it has.
 
 use std::{
     collections::HashMap,
@@ -24,11 +25,16 @@ const MODE: u32 = 0o700;
 const STEP: Duration = Duration::from_millis(50);
 
 /// Directories of attempts: those that run, and those that others left empty.
-#[derive(Debug, Default)]
-pub(crate) struct Tmps(Mutex<Dirs>);
+#[derive(Debug)]
+pub(crate) struct Tmps {
+    within: PathBuf,
+    dirs: Mutex<Dirs>,
+}
 
 #[derive(Debug, Default)]
 struct Dirs {
+    /// How many were made.
+    made: u64,
     given: HashMap<PathBuf, Seen>,
     spare: Vec<(PathBuf, Seen)>,
 }
@@ -42,18 +48,37 @@ struct Seen {
 }
 
 impl Tmps {
-    /// Makes an empty directory of this name.
-    pub(crate) fn make(&self, dir: &Path) -> io::Result<()> {
+    /// Those of a directory in which nobody else makes any.
+    pub(crate) fn within(dir: PathBuf) -> Self {
+        Self { within: dir, dirs: Mutex::default() }
+    }
+
+    /// An empty directory.
+    pub(crate) fn make(&self) -> io::Result<PathBuf> {
         let spare = self.lock().spare.pop();
-        if let Some((spare, seen)) = spare
+        if let Some((spare, seen)) = spare {
             // Looked at again: what hides from us may have written into it since.
-            && let Some(seen) = untouched(&spare, Some(seen))
-            && fs::rename(spare, dir).is_ok()
-        {
-            self.lock().given.insert(dir.to_owned(), seen);
-            return Ok(());
+            if let Some(seen) = untouched(&spare, Some(seen)) {
+                self.lock().given.insert(spare.clone(), seen);
+                return Ok(spare);
+            }
+            // Whatever came to be in it is nobody's.
+            let _ = fs::remove_dir_all(spare);
         }
-        fs::DirBuilder::new().mode(MODE).create(dir)
+        loop {
+            let dir = self.within.join(self.number().to_string());
+            match fs::DirBuilder::new().mode(MODE).create(&dir) {
+                // An earlier boot left it and could not remove it.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                made => return made.map(|()| dir),
+            }
+        }
+    }
+
+    fn number(&self) -> u64 {
+        let mut dirs = self.lock();
+        dirs.made += 1;
+        dirs.made
     }
 
     /// Keeps a directory for another attempt, if it is fit for that; otherwise it is to be removed.
@@ -69,7 +94,7 @@ impl Tmps {
     }
 
     fn lock(&self) -> MutexGuard<'_, Dirs> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.dirs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -99,25 +124,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_empty_directory_serves_the_next_attempt_under_its_name() {
+    fn an_empty_directory_serves_the_next_attempt() {
         let dir = tempfile::tempdir().unwrap();
-        let (first, second) = (dir.path().join("first"), dir.path().join("second"));
-        let tmps = Tmps::default();
-        tmps.make(&first).unwrap();
-        let inode = fs::metadata(&first).unwrap().ino();
+        let tmps = Tmps::within(dir.path().to_owned());
+        let (first, other) = (tmps.make().unwrap(), tmps.make().unwrap());
+        assert_ne!(first, other, "two that run at once have one each");
         assert!(tmps.keep(&first));
-        tmps.make(&second).unwrap();
-        assert_eq!(fs::metadata(&second).unwrap().ino(), inode);
-        assert!(!first.exists());
+        assert_eq!(tmps.make().unwrap(), first);
+    }
+
+    #[test]
+    fn one_that_an_earlier_boot_left_is_passed_over() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("1")).unwrap();
+        assert_eq!(Tmps::within(dir.path().to_owned()).make().unwrap(), dir.path().join("2"));
     }
 
     #[test]
     fn one_that_was_used_closed_or_replaced_serves_nobody() {
         let dir = tempfile::tempdir().unwrap();
-        let tmps = Tmps::default();
+        let tmps = Tmps::within(dir.path().to_owned());
         for change in ["used", "closed", "replaced", "gone"] {
-            let path = dir.path().join(change);
-            tmps.make(&path).unwrap();
+            let path = tmps.make().unwrap();
             match change {
                 "used" => fs::write(path.join("file"), "").unwrap(),
                 "closed" => fs::set_permissions(&path, fs::Permissions::from_mode(0o500)).unwrap(),
@@ -131,31 +159,29 @@ mod tests {
     #[test]
     fn one_that_was_used_long_after_it_was_made_serves_nobody() {
         let dir = tempfile::tempdir().unwrap();
-        let (first, second) = (dir.path().join("first"), dir.path().join("second"));
-        let tmps = Tmps::default();
-        tmps.make(&first).unwrap();
+        let tmps = Tmps::within(dir.path().to_owned());
+        let path = tmps.make().unwrap();
         // As if it were made long ago, which lets its time alone be looked at.
-        fs::File::open(&first).unwrap().set_modified(SystemTime::UNIX_EPOCH).unwrap();
-        assert!(tmps.keep(&first));
-        tmps.make(&second).unwrap();
-        fs::write(second.join("file"), "").unwrap();
-        fs::remove_file(second.join("file")).unwrap();
-        assert!(tmps.keep(&second), "it is empty again");
-        let third = dir.path().join("third");
-        tmps.make(&third).unwrap();
-        fs::write(third.join("file"), "").unwrap();
-        assert!(!tmps.keep(&third));
+        fs::File::open(&path).unwrap().set_modified(SystemTime::UNIX_EPOCH).unwrap();
+        assert!(tmps.keep(&path));
+        assert_eq!(tmps.make().unwrap(), path);
+        fs::write(path.join("file"), "").unwrap();
+        fs::remove_file(path.join("file")).unwrap();
+        assert!(tmps.keep(&path), "it is empty again");
+        assert_eq!(tmps.make().unwrap(), path);
+        fs::write(path.join("file"), "").unwrap();
+        assert!(!tmps.keep(&path));
     }
 
     #[test]
     fn one_that_is_written_to_while_it_is_kept_is_not_given_out() {
         let dir = tempfile::tempdir().unwrap();
-        let (first, second) = (dir.path().join("first"), dir.path().join("second"));
-        let tmps = Tmps::default();
-        tmps.make(&first).unwrap();
+        let tmps = Tmps::within(dir.path().to_owned());
+        let first = tmps.make().unwrap();
         assert!(tmps.keep(&first));
         fs::write(first.join("late"), "").unwrap();
-        tmps.make(&second).unwrap();
+        let second = tmps.make().unwrap();
         assert_eq!(fs::read_dir(&second).unwrap().count(), 0);
+        assert!(!first.exists(), "and it is gone");
     }
 }

@@ -10,10 +10,14 @@ use std::{
     collections::HashSet,
     fs,
     io::{self, Read as _},
+    os::unix::fs::FileExt as _,
+    sync::LazyLock,
     time::Duration,
 };
 
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+
+use crate::clock::Instant;
 
 /// The environment variable that marks a task's processes.
 pub(crate) const KEY_VARIABLE: &str = "BATON_TASK_KEY";
@@ -27,9 +31,26 @@ const LOOK_AGAIN: Duration = Duration::from_millis(5);
 /// Longer than any `/proc/PID/stat`: fifty numbers and a name of at most 64 bytes.
 const STAT_BYTES: usize = 2048;
 
+/// How much of a list of children is read in one go: there are rarely any.
+const CHILDREN_BYTES: usize = 1024;
+
+/// The longest pid, with the space after it.
+const PID_BYTES: usize = 11;
+
+/// In what the kernel counts the times of processes towards programs: a hundredth on every architecture that Baton runs on.
+const TICK: Duration = Duration::from_millis(10);
+
 /// When a process started, in clock ticks since the machine did: with its pid, its identity.
 pub(crate) fn start_time(pid: i32) -> Option<u64> {
     stat_field(pid, 22)?.parse().ok()
+}
+
+/// When a process started, as [`start_time`] has it, that is known to have started between two instants. They mostly fall into
+/// one tick of the clock in which the kernel counts, and then nobody needs to ask it: a file of `/proc` is dear.
+pub(crate) fn start_between(after: Instant, before: Instant) -> Option<u64> {
+    let tick = |at: Instant| at.since_boot().as_nanos() / TICK.as_nanos();
+    let (first, last) = (tick(after), tick(before));
+    if first == last { u64::try_from(first).ok() } else { None }
 }
 
 /// The group of a process.
@@ -146,14 +167,37 @@ fn processes() -> Vec<i32> {
 /// is listed under the thread that spawned it (or under the main one, once that thread has ended). So one small file
 /// lists every orphan, and reading it costs microseconds; `known` takes out what was spawned.
 pub(crate) fn orphans(known: impl Fn(i32) -> bool) -> Vec<i32> {
-    let me = rustix::process::getpid().as_raw_nonzero().get();
-    let listed = fs::read_to_string(format!("/proc/self/task/{me}/children"));
-    let children: Vec<i32> = match listed {
-        Ok(text) => text.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).collect(),
+    let children: Vec<i32> = if let Some(text) = listed_children() {
+        text.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).collect()
+    } else {
         // A kernel without that file: look at everyone.
-        Err(_) => processes().into_iter().filter(|pid| parent_of(*pid) == Some(me)).collect(),
+        let me = Some(rustix::process::getpid().as_raw_nonzero().get());
+        processes().into_iter().filter(|pid| parent_of(*pid) == me).collect()
     };
     children.into_iter().filter(|pid| !known(*pid)).collect()
+}
+
+/// What the kernel lists as children of the main thread. The file is kept open, for it is read at the end of each task and to
+/// find it in `/proc` takes longer than to read it.
+fn listed_children() -> Option<String> {
+    static LIST: LazyLock<Option<fs::File>> = LazyLock::new(|| {
+        let me = rustix::process::getpid().as_raw_nonzero();
+        fs::File::open(format!("/proc/self/task/{me}/children")).ok()
+    });
+    whole(LIST.as_ref()?)
+}
+
+/// Such a list from its beginning to its end.
+fn whole(file: &fs::File) -> Option<String> {
+    let (mut text, mut piece) = (Vec::new(), [0; CHILDREN_BYTES]);
+    loop {
+        let length = file.read_at(&mut piece, text.len() as u64).ok()?;
+        text.extend_from_slice(&piece[..length]);
+        // The kernel fills the piece as long as one more pid fits into it.
+        if length + PID_BYTES < piece.len() {
+            return String::from_utf8(text).ok();
+        }
+    }
 }
 
 /// Kills every child of this process and every descendant that becomes one, until none is left. For the watchdog, whose
@@ -205,6 +249,32 @@ mod tests {
         assert!(bystander.try_wait().unwrap().is_none(), "it lives");
         assert_eq!(end_leftovers(Some((pid, started)), "a-key-nobody-has"), 1);
         bystander.wait().unwrap();
+    }
+
+    #[test]
+    fn when_a_process_started_is_known_from_the_instants_around_its_start() {
+        let known = (0..20).filter(|_| {
+            let after = Instant::now();
+            let mut child = Command::new("/bin/true").spawn().unwrap();
+            let between = start_between(after, Instant::now());
+            let told = start_time(child.id() as i32);
+            child.wait().unwrap();
+            assert!(between.is_none() || between == told, "{between:?} is not {told:?}");
+            between.is_some()
+        });
+        assert!(known.count() > 0, "a tick is longer than most starts take");
+        let apart = Instant::from_boot(Duration::from_secs(1));
+        assert_eq!(start_between(apart, apart + Duration::from_secs(1)), None);
+    }
+
+    #[test]
+    fn a_list_of_children_is_read_to_its_end_however_long_it_is() {
+        for count in [0, 1, 100, 1000] {
+            let file = tempfile::NamedTempFile::new().unwrap();
+            let text = "4194304 ".repeat(count);
+            fs::write(file.path(), &text).unwrap();
+            assert_eq!(whole(&fs::File::open(file.path()).unwrap()).as_deref(), Some(&*text), "{count}");
+        }
     }
 
     #[test]

@@ -94,6 +94,21 @@ impl Asked {
         Ok(job.expect("a run answers with its job").id)
     }
 
+    /// The jobs of a config, oldest first.
+    pub async fn jobs(&self, name: &str) -> Result<Vec<v1::Job>, tonic::Status> {
+        let mut request = v1::ListJobsRequest { name: name.to_owned(), page_size: 1_000, ..Default::default() };
+        let mut jobs = Vec::new();
+        loop {
+            let page = self.0.jobs.clone().list_jobs(request.clone()).await?.into_inner();
+            jobs.extend(page.jobs);
+            request.page_token = page.next_page_token;
+            if request.page_token.is_empty() {
+                jobs.reverse();
+                return Ok(jobs);
+            }
+        }
+    }
+
     /// Reads a job with all of its tasks.
     pub async fn get(&self, job_id: &str) -> Result<View, tonic::Status> {
         let request = v1::GetJobRequest { job_id: job_id.to_owned() };

@@ -23,6 +23,7 @@ mod runner;
 pub mod service;
 mod small_disk;
 mod stories;
+pub mod tls;
 mod wait;
 
 pub use by_hand::ByHand;

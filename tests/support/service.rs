@@ -1,6 +1,9 @@
 //! A service that HTTP tasks ask: it echoes what it was asked, answers with the status that is asked for, and calls back.
 
-use std::sync::{Arc, Mutex};
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    sync::{Arc, Mutex},
+};
 
 use serde_json::json;
 use tokio::{
@@ -60,7 +63,12 @@ impl Service {
         service
     }
 
-    /// Where it is.
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        (Ipv4Addr::LOCALHOST, self.port).into()
+    }
+
+    /// The address of something there.
     pub fn url(&self, path: &str) -> String {
         format!("http://127.0.0.1:{}{path}", self.port)
     }

@@ -5,6 +5,7 @@ mod echo;
 mod expand;
 mod fan;
 mod faults;
+mod handlers;
 mod history;
 mod idle;
 mod next;
@@ -52,6 +53,8 @@ pub(crate) enum Workload {
     P9,
     /// 200 processes that write 100 lines a second each
     P10,
+    /// 5,000 handlers in an embedded runner that append 4 KiB a second each
+    P10Handlers,
     /// Ever more clients at once, to far past the knee
     P11,
     /// 1,000,000 stored schedules, of which 100 a second are due
@@ -74,7 +77,7 @@ pub(crate) enum Workload {
 
 impl Workload {
     /// All of them.
-    pub(crate) const ALL: [Self; 21] = [
+    pub(crate) const ALL: [Self; 22] = [
         Self::P3,
         Self::P4,
         Self::Idle,
@@ -87,6 +90,7 @@ impl Workload {
         Self::P8,
         Self::P9,
         Self::P10,
+        Self::P10Handlers,
         Self::P11,
         Self::SchedulesMillion,
         Self::SchedulesBurst,
@@ -125,6 +129,7 @@ impl Workload {
             Self::P8 => expand::measure(backend, settings).await,
             Self::P9 => history::measure(backend, settings).await,
             Self::P10 => writers::measure(backend, settings).await,
+            Self::P10Handlers => handlers::measure(backend, settings).await,
             Self::P11 => saturation::measure(backend, settings).await,
             Self::Idle => idle::measure(backend, settings).await,
             Self::Queue => queue::measure(backend, settings).await,

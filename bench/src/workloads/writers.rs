@@ -3,11 +3,11 @@
 use std::{
     fs::File,
     process::{Child, Command, Stdio},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use anyhow::Context as _;
-use baton_tests::{Asked, Backend, RunnerSpec, job, processes};
+use baton_tests::{Asked, Backend, Cluster, RunnerSpec, job, processes};
 use serde_json::json;
 use tokio::time::sleep;
 
@@ -24,11 +24,14 @@ const LINE_EVERY: usize = 10_000;
 /// The pause between two tasks that are started meanwhile.
 const START_EVERY: Duration = Duration::from_millis(100);
 
+/// The slots of the runner that runs them.
+const ASIDE_SLOTS: u32 = 4;
+
 pub(super) async fn measure(backend: Backend, settings: &Settings) -> anyhow::Result<Vec<Figure>> {
     let (writers, lines) = (settings.amount(200, 10), settings.amount(2_000, 50));
     let mut cluster = parts::start(backend, 0).await;
     cluster.add_runner(RunnerSpec::named(RUNNER).slots(writers as u32).label("for=writers")).await;
-    cluster.add_runner(RunnerSpec::named("aside").slots(4).label("for=others")).await;
+    let others = Others::beside(&mut cluster).await?;
     let ask = cluster.ask();
     let words = |stamps: &Stamps| {
         let mut words = stamps.command("writer");
@@ -38,16 +41,12 @@ pub(super) async fn measure(backend: Backend, settings: &Settings) -> anyhow::Re
 
     let bare = Stamps::fresh(cluster.directory(), "bare-writers");
     let before = alone(&words(&bare), writers, cluster.directory())?;
-    let (written, others) =
-        (Stamps::fresh(cluster.directory(), "writers"), Stamps::fresh(cluster.directory(), "others"));
+    let written = Stamps::fresh(cluster.directory(), "writers");
     let wide = json!([{"name": "write", "command": words(&written), "shards": {"count": writers},
                        "runner": {"match_labels": {"for": "writers"}}}]);
     ask.apply(&job("writers", &wide)).await?;
-    let single =
-        json!([{"name": "start", "command": others.command("start"), "runner": {"match_labels": {"for": "others"}}}]);
-    ask.apply(&job("others", &single)).await?;
     let job_id = ask.run("writers", &[]).await?;
-    let mut starts = start_others(&ask, &others, lines * LINE_EVERY).await?;
+    let mut starts = others.start(&ask, Duration::from_micros((lines * LINE_EVERY) as u64)).await?;
     parts::finished(&ask, &job_id).await?;
     let resident = [cluster.scheduler(0).pid(), cluster.runner(RUNNER).pid()].map(processes::resident_bytes);
     let stamped = written.count(writers, PATIENCE).await;
@@ -86,15 +85,32 @@ fn alone(words: &[String], count: usize, directory: &std::path::Path) -> anyhow:
     Ok(stamps.map(|stamp| ms(stamp.first, stamp.last)).collect())
 }
 
-/// Starts a small task now and then for so long, and says how long each took to its first instruction, in milliseconds.
-async fn start_others(ask: &Asked, stamps: &Stamps, micros: usize) -> anyhow::Result<Vec<f64>> {
-    let (begin, mut asked) = (now(), Vec::new());
-    while asked.is_empty() || now() - begin < micros as i64 * 1_000 {
-        asked.push(now());
-        ask.run("others", &[]).await?;
-        sleep(START_EVERY).await;
+/// Small tasks that are started now and then on a runner of their own, to see whether other work is held up.
+pub(super) struct Others {
+    stamps: Stamps,
+}
+
+impl Others {
+    /// Adds the runner, and the job.
+    pub(super) async fn beside(cluster: &mut Cluster) -> anyhow::Result<Self> {
+        cluster.add_runner(RunnerSpec::named("aside").slots(ASIDE_SLOTS).label("for=others")).await;
+        let stamps = Stamps::fresh(cluster.directory(), "others");
+        let command = stamps.command("start");
+        let task = json!([{"name": "start", "command": command, "runner": {"match_labels": {"for": "others"}}}]);
+        cluster.ask().apply(&job("others", &task)).await?;
+        Ok(Self { stamps })
     }
-    let mut stamped = stamps.count(asked.len(), PATIENCE).await;
-    stamped.sort_by_key(|stamp| stamp.first);
-    Ok(asked.iter().zip(&stamped).map(|(asked, stamp)| ms(*asked, stamp.first)).collect())
+
+    /// Starts one every now and then for so long, and says how long each took to its first instruction, in milliseconds.
+    pub(super) async fn start(&self, ask: &Asked, span: Duration) -> anyhow::Result<Vec<f64>> {
+        let (begin, mut asked) = (Instant::now(), Vec::new());
+        while asked.is_empty() || begin.elapsed() < span {
+            asked.push(now());
+            ask.run("others", &[]).await?;
+            sleep(START_EVERY).await;
+        }
+        let mut stamped = self.stamps.count(asked.len(), PATIENCE).await;
+        stamped.sort_by_key(|stamp| stamp.first);
+        Ok(asked.iter().zip(&stamped).map(|(asked, stamp)| ms(*asked, stamp.first)).collect())
+    }
 }

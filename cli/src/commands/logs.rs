@@ -76,11 +76,13 @@ pub async fn run(context: &Context, args: Args) -> Result<Exit, Error> {
     if context.output.is_name() {
         return Err(Error::Usage("a log has no names: leave -o name out".to_owned()));
     }
-    if let Some(task) = stands_for_a_job(client, &args.target).await? {
+    let task = task(client, &args.target).await;
+    // Its output is that of the tasks of the job.
+    if let Some(task) = task.as_ref().filter(|task| !task.child_job_id.is_empty()) {
         let message = format!("task {} stands for job {}, whose tasks write", args.target.task, task.child_job_name);
         return Err(Error::with_next(message, format!("read that: baton logs {}", short_id(&task.child_job_id))));
     }
-    let several = !context.output.is_data() && are_several(client, &args.target).await?;
+    let several = !context.output.is_data() && are_several(client, &args.target, task.as_ref()).await?;
     let mut printer = Printer::new(context.output, several);
     if args.follow {
         follow(
@@ -155,29 +157,22 @@ async fn pause(span: Duration) {
     tokio::time::sleep(span).await;
 }
 
-/// The task, if it stands for a job: its output is that of the tasks of the job.
-async fn stands_for_a_job(client: &Client, target: &Selector) -> Result<Option<Task>, Error> {
+/// The task that is asked for, if it is there. Whatever is wrong with the question is told by the answer to it.
+async fn task(client: &Client, target: &Selector) -> Option<Task> {
     if target.task.is_empty() {
-        return Ok(None);
+        return None;
     }
     let request = GetTaskRequest { job_id: target.job.clone(), name: target.task.clone(), shard_index: target.shard };
-    // Whatever is wrong with the question is told by the answer to it.
-    let task = client.get_task(request).await.ok().and_then(|response| response.task);
-    Ok(task.filter(|task| !task.child_job_id.is_empty()))
+    client.get_task(request).await.ok()?.task
 }
 
 /// Whether the lines of more than one task may come, so that each must say whose it is.
-async fn are_several(client: &Client, target: &Selector) -> Result<bool, Error> {
-    if target.shard.is_some() {
-        return Ok(false);
-    }
+async fn are_several(client: &Client, target: &Selector, task: Option<&Task>) -> Result<bool, Error> {
     if target.task.is_empty() {
         let job = client.get_job(GetJobRequest { job_id: target.job.clone() }).await?.job.unwrap_or_default();
         return Ok(job.tasks.len() != 1);
     }
-    let request = GetTaskRequest { job_id: target.job.clone(), name: target.task.clone(), shard_index: None };
-    let task = client.get_task(request).await?.task.unwrap_or_default();
-    Ok(task.kind() == TaskKind::Group)
+    Ok(task.is_some_and(|task| task.kind() == TaskKind::Group))
 }
 
 /// Writes chunks as they come: as they are for one task, line by line with its name for several.

@@ -31,7 +31,8 @@ pub struct Args {
     /// A value for a parameter, taken as it is; may be repeated.
     #[arg(short, long = "param", value_name = "KEY=VALUE", value_parser = pair)]
     params: Vec<(String, String)>,
-    /// Let this runner alone take the tasks of the job. It must be connected, and suit them.
+    /// Let this runner alone take the tasks of the job. It must be connected, and suit them. Jobs that `job` tasks stand for
+    /// go where they would go anyway.
     #[arg(long, value_name = "RUNNER")]
     runner: Option<String>,
     /// Wait in silence until the job has ended.

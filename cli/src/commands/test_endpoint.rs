@@ -41,7 +41,8 @@ Examples:
   baton test-endpoint --url http://a.example/ --url http://b.example/ --label pool=etl
 
 It makes a job of one http task (in the namespace \"system\", where it stays to be read) and so really
-asks the service. Lines that begin with > were asked, < answered, * say what happened.
+asks the service. Over TLS the runner trusts whom its machine trusts, or what SSL_CERT_FILE names in
+the runner's environment. Lines that begin with > were asked, < answered, * say what happened.
 
 Exit codes: 0 the service answered with success · 7 it did not · 1 no runner took it")]
 pub struct Args {

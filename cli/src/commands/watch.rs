@@ -9,7 +9,7 @@ use chrono::Utc;
 use crate::{
     context::Context,
     errors::{Error, Exit},
-    follow::{Event, JobWatch},
+    follow::{Event, Family, JobWatch},
     selector::Selector,
     view::ending,
 };
@@ -22,6 +22,8 @@ Examples:
   baton watch 7be0d21c
   baton watch 7be0d21c -o json        every change as proto JSON
   baton watch 7be0d21c | cat          one line a change
+
+Below a task that stands for another job the tasks of that job are shown while it runs.
 
 Ctrl-C stops watching and leaves the job alone; pressed twice it offers to terminate the job.
 The exit code tells how the job ended: 0 finished · 7 failed · 8 terminated · 9 skipped")]
@@ -41,11 +43,12 @@ pub async fn run(context: &Context, args: &Args) -> Result<Exit, Error> {
 
 /// Shows a job until it has ended, in the form that was asked for.
 pub async fn show(context: &Context, job_id: &str) -> Result<Exit, Error> {
-    let watch = JobWatch::start(context.client().await?.clone(), job_id);
+    let client = context.client().await?.clone();
+    let watch = JobWatch::start(client.clone(), job_id);
     if context.output.is_data() {
         return print_messages(context, watch).await;
     }
-    Session::new(context, job_id, watch).run().await
+    Session::new(context, job_id, watch, Family::new(client)).run().await
 }
 
 /// Waits without a word until a job has ended.

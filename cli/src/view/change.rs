@@ -17,9 +17,17 @@ use crate::selector::short_id;
 
 /// "12:04:07 ✔ finished extract-orders 41s etl-2". The time is when the change is seen.
 pub fn line(change: &Change, mode: TimeMode, now: DateTime<Utc>) -> Line {
+    line_of(None, change, mode, now)
+}
+
+/// The same for a task of a job that is not the one that is watched, which it names: "12:04:07 ✔ finished load/fetch".
+pub fn line_of(job: Option<&str>, change: &Change, mode: TimeMode, now: DateTime<Utc>) -> Line {
     let (look, what, facts) = match change {
         Change::Job(job) => (glyphs::job(job.state()), format!("job {}", short_id(&job.id)), about_job(job, now)),
-        Change::Task(task) => (glyphs::task(task.state()), tree::label(task), about_task(task, now)),
+        Change::Task(task) => {
+            let name = job.map(|job| format!("{job}/")).unwrap_or_default() + &tree::label(task);
+            (glyphs::task(task.state()), name, about_task(task, now))
+        }
     };
     let mut text = format!("{} {} {what}", clock(mode, now), state(look));
     for fact in facts.into_iter().filter(|fact| !fact.is_empty()) {
@@ -87,6 +95,11 @@ mod tests {
         assert_eq!(
             text(&Change::Task(Box::new(resize))),
             "00:16:40 UTC ▶ running     resize · ▇▇▇▇▇▁▁▁▁▁ 2/4 · 2 running"
+        );
+        let fetch = Change::Task(Box::new(task("fetch", TaskState::Running)));
+        assert_eq!(
+            line_of(Some("load"), &fetch, TimeMode::Utc, now()).render(true),
+            "00:16:40 UTC ▶ running     load/fetch"
         );
         let ended = Job { end_time: ago(5), ..job(JobState::Finished) };
         assert_eq!(text(&Change::Job(Box::new(ended))), "00:16:40 UTC ✔ finished    job 7be0d21c · 1m40s");

@@ -2,6 +2,7 @@
 
 pub mod bar;
 pub mod change;
+pub mod children;
 pub mod ending;
 pub mod fold;
 pub mod picture;

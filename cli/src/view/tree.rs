@@ -7,6 +7,7 @@ use chrono::{DateTime, Utc};
 
 use super::{
     bar,
+    children::Children,
     fold::fold,
     picture::{Picture, is_terminal},
 };
@@ -43,7 +44,13 @@ pub struct Size {
 }
 
 /// Draws the job. `trouble` says why what is shown may be old.
-pub fn draw(picture: &Picture, size: Size, now: DateTime<Utc>, trouble: Option<&str>) -> Vec<Line> {
+pub fn draw(
+    picture: &Picture,
+    children: &Children,
+    size: Size,
+    now: DateTime<Utc>,
+    trouble: Option<&str>,
+) -> Vec<Line> {
     let mut lines = vec![heading(&picture.job)];
     // The heading, the line about the whole, and one line for the cursor below them.
     let folded = fold(&picture.tasks, size.height.saturating_sub(3));
@@ -52,7 +59,13 @@ pub fn draw(picture: &Picture, size: Size, now: DateTime<Utc>, trouble: Option<&
     if folded.ended > 0 {
         lines.push(Line::new().with(format!("  … {} more that ended", folded.ended), Tone::Dim));
     }
-    lines.extend(folded.shown.iter().map(|place| row(&picture.tasks[*place], &states, columns, now)));
+    let hidden = usize::from(folded.ended > 0) + usize::from(folded.waiting > 0);
+    let mut room = size.height.saturating_sub(3 + hidden + folded.shown.len());
+    for place in &folded.shown {
+        let task = &picture.tasks[*place];
+        lines.push(row(task, &states, columns, now));
+        unfold(task, children, Within { depth: 1, width: size.width, now }, &mut room, &mut lines);
+    }
     if folded.waiting > 0 {
         lines.push(Line::new().with(format!("  … {} more to come", folded.waiting), Tone::Dim));
     }
@@ -65,6 +78,36 @@ pub fn draw(picture: &Picture, size: Size, now: DateTime<Utc>, trouble: Option<&
         None => lines.push(whole(picture, now)),
     }
     lines.into_iter().map(|line| line.cut(size.width)).collect()
+}
+
+/// Where the tasks of a job are drawn that another task stands for.
+#[derive(Debug, Clone, Copy)]
+struct Within {
+    depth: usize,
+    width: usize,
+    now: DateTime<Utc>,
+}
+
+/// Draws the tasks of the job that a task stands for below it, as far as there is room, and so on.
+fn unfold(task: &Task, children: &Children, within: Within, room: &mut usize, lines: &mut Vec<Line>) {
+    let Some(picture) = children.of(task).filter(|_| *room > 0) else { return };
+    let indent = "  ".repeat(within.depth);
+    let folded = fold(&picture.tasks, *room);
+    let columns = Columns::new(&picture.tasks, within.width.saturating_sub(indent.len()));
+    let states = picture.states();
+    *room -= folded.shown.len();
+    for place in &folded.shown {
+        let task = &picture.tasks[*place];
+        let mut line = Line::from(indent.as_str());
+        line.append(&mut row(task, &states, columns, within.now));
+        lines.push(line);
+        unfold(task, children, Within { depth: within.depth + 1, ..within }, room, lines);
+    }
+    let hidden = folded.ended + folded.waiting;
+    if hidden > 0 && *room > 0 {
+        *room -= 1;
+        lines.push(Line::new().with(format!("{indent}… {hidden} more"), Tone::Dim));
+    }
 }
 
 /// "job 7be0d21c · orders-etl v7 · manual".
@@ -237,7 +280,10 @@ mod tests {
     }
 
     fn text(picture: &Picture, width: usize, height: usize) -> Vec<String> {
-        draw(picture, Size { width, height }, now(), None).iter().map(|line| line.render(false)).collect()
+        draw(picture, &Children::default(), Size { width, height }, now(), None)
+            .iter()
+            .map(|line| line.render(false))
+            .collect()
     }
 
     #[test]
@@ -263,11 +309,50 @@ mod tests {
         let picture = picture(tasks);
         for width in [20, 40, 60, 80, 200] {
             for height in [4, 10, 24] {
-                let lines = draw(&picture, Size { width, height }, now(), None);
+                let lines = draw(&picture, &Children::default(), Size { width, height }, now(), None);
                 assert!(lines.len() < height + 2, "{width}x{height}: {}", lines.len());
                 assert!(height < 6 || lines.len() < height, "{width}x{height}: {}", lines.len());
                 assert!(lines.iter().all(|line| line.width() <= width), "{width}x{height}");
             }
+        }
+    }
+
+    #[test]
+    fn what_a_task_stands_for_is_unfolded_below_it_as_far_as_there_is_room() {
+        let stands = |name: &str, child: &str| Task {
+            child_job_id: child.into(),
+            child_job_name: name.into(),
+            attempt: 1,
+            start_time: ago(9),
+            ..task(name, TaskState::Running)
+        };
+        let picture = picture(vec![stands("load", "child-1"), task("then", TaskState::Created)]);
+        let mut children = Children::default();
+        let mut tell = |id: &str, tasks: Vec<Task>| {
+            let message = baton::v1::WatchJobResponse { job: Some(job(JobState::Running)), tasks, seq: 1 };
+            children.take(id.to_owned(), message);
+        };
+        tell("child-1", vec![task("fetch", TaskState::Skipped), stands("store", "child-2")]);
+        tell("child-2", vec![Task { start_time: ago(4), ..task("write", TaskState::Running) }]);
+        let drawn = |height: usize| -> Vec<String> {
+            let size = Size { width: 100, height };
+            draw(&picture, &children, size, now(), None)
+                .iter()
+                .map(|line| line.render(false).trim_end().into())
+                .collect()
+        };
+        assert_eq!(
+            drawn(40)[1..6],
+            [
+                "▶ load  running         9s  job load child-1",
+                "  ↷ fetch  skipped",
+                "  ▶ store  running         9s  job store child-2",
+                "    ▶ write  running         4s",
+                "○ then  created",
+            ]
+        );
+        for height in 5..9 {
+            assert!(drawn(height).len() < height, "{height}: {:#?}", drawn(height));
         }
     }
 
@@ -278,7 +363,8 @@ mod tests {
 
     #[test]
     fn a_lost_connection_is_said_where_the_eyes_are() {
-        let lines = draw(&orders(), Size { width: 100, height: 40 }, now(), Some("connection refused"));
+        let size = Size { width: 100, height: 40 };
+        let lines = draw(&orders(), &Children::default(), size, now(), Some("connection refused"));
         assert_eq!(lines[6].render(false), "! connection lost (connection refused); dialling again");
     }
 

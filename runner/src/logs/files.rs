@@ -93,8 +93,8 @@ impl Files {
     }
 
     /// How many bytes were written to each.
-    pub(crate) fn sizes(&self) -> (u64, u64) {
-        (self.size(0).unwrap_or(0), self.size(1).unwrap_or(0))
+    pub(crate) fn sizes(&self) -> [u64; 2] {
+        [0, 1].map(|stream| self.size(stream).unwrap_or(0))
     }
 
     /// Removes both, or keeps them for another attempt, if nobody else holds on to what was opened here.
@@ -144,7 +144,7 @@ mod tests {
         drop((stdout, stderr));
         first.remove();
         second.create().unwrap();
-        assert_eq!(second.sizes(), (0, 0));
+        assert_eq!(second.sizes(), [0, 0]);
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2, "the same two, under their new names");
     }
 
@@ -159,6 +159,6 @@ mod tests {
         first.remove();
         second.create().unwrap();
         left_behind.write_all(b"of the first").unwrap();
-        assert_eq!(second.sizes(), (0, 0));
+        assert_eq!(second.sizes(), [0, 0]);
     }
 }

@@ -42,6 +42,9 @@ const CHUNK_MIN: u64 = 1024;
 /// But no longer than this.
 const FLUSH_AFTER: Duration = Duration::from_millis(50);
 
+/// What an ended task leaves to send waits this long for that of others, unless it is much.
+const ENDED_PATIENCE: Duration = Duration::from_millis(10);
+
 /// How many bytes of one output may be under way.
 const OUTPUT_WINDOW: u64 = 1024 * 1024;
 
@@ -95,6 +98,8 @@ pub(super) struct Shipper {
     /// Outputs with less than a chunk to send, and until when that may wait.
     waiting: VecDeque<(Instant, Key)>,
     wait_listed: HashSet<Key>,
+    /// Outputs of ended tasks with less than a chunk to send, and until when that may wait.
+    last_words: VecDeque<(Instant, Key)>,
     waiters: Vec<oneshot::Sender<()>>,
     changes: Option<AsyncFd<OwnedFd>>,
 }
@@ -110,6 +115,7 @@ impl Shipper {
             queued: HashSet::new(),
             waiting: VecDeque::new(),
             wait_listed: HashSet::new(),
+            last_words: VecDeque::new(),
             waiters: Vec::new(),
             changes: None,
         }
@@ -133,7 +139,7 @@ impl Shipper {
         loop {
             self.pump(&mut stream);
             self.waiters.retain(|waiter| !waiter.is_closed());
-            if !self.logs.values().any(|log| log.outputs.ended) {
+            if !self.waiters.is_empty() && !self.logs.values().any(|log| log.outputs.ended) {
                 for waiter in self.waiters.drain(..) {
                     let _ = waiter.send(());
                 }
@@ -141,7 +147,7 @@ impl Shipper {
             if stream.is_none() && connecting.is_none() && !self.logs.is_empty() {
                 connecting = Some(tokio::spawn(connect(endpoint.clone(), connect_at)));
             }
-            let flush_at = self.waiting.front().map(|(at, _)| *at);
+            let flush_at = [&self.waiting, &self.last_words].into_iter().filter_map(|list| Some(list.front()?.0)).min();
             tokio::select! {
                 message = self.messages.recv() => match message {
                     Some(message) => self.hear(message),
@@ -185,7 +191,7 @@ impl Shipper {
                     }
                 }
             }
-            Message::Ended(task) => self.end(task),
+            Message::Ended(task, sizes) => self.end(task, sizes),
             Message::Empty(waiter) => self.waiters.push(waiter),
         }
     }
@@ -203,8 +209,9 @@ impl Shipper {
                 (output.stored, output.sent, output.freed) = (stored, stored, stored);
                 output.head = output.head.max(stored);
             }
+            let sizes = log.outputs.each.each_ref().map(|output| output.size);
             self.logs.insert(task, log);
-            self.end(task);
+            self.end(task, sizes);
             let Some(log) = self.logs.get_mut(&task) else { continue };
             for stream in [0, 1] {
                 let Ok(file) = File::open(log.files.path(stream)) else { continue };
@@ -218,18 +225,24 @@ impl Shipper {
         }
     }
 
-    fn end(&mut self, task: TaskRef) {
-        for stream in [0, 1] {
-            self.grew((task, stream));
-        }
+    fn end(&mut self, task: TaskRef, sizes: [u64; 2]) {
         let Some(log) = self.logs.get_mut(&task) else { return };
+        for (stream, size) in sizes.into_iter().enumerate() {
+            log.outputs.grew(stream, size);
+            log.free(stream);
+        }
         log.outputs.end();
         if log.outputs.done() {
             self.drop_log(task);
             return;
         }
-        for stream in [0, 1] {
-            self.queue((task, stream));
+        let unsent = log.outputs.each.each_ref().map(|output| output.size - output.sent);
+        for (stream, unsent) in unsent.into_iter().enumerate() {
+            if unsent >= CHUNK_MIN {
+                self.queue((task, stream));
+            } else if sizes[stream] > 0 {
+                self.last_words.push_back((Instant::now() + ENDED_PATIENCE, (task, stream)));
+            }
         }
     }
 
@@ -280,6 +293,11 @@ impl Shipper {
             self.wait_listed.remove(&key);
             if self.logs.contains_key(&key.0) {
                 self.look(key);
+                self.queue(key);
+            }
+        }
+        while let Some((_, key)) = self.last_words.pop_front_if(|(at, _)| *at <= now) {
+            if self.logs.contains_key(&key.0) {
                 self.queue(key);
             }
         }

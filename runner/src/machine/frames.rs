@@ -41,11 +41,11 @@ impl Machine {
     pub(super) fn flush(&mut self) {
         let now = self.now;
         let Some(session) = self.session.as_mut() else { return };
-        if !session.welcomed || !(session.urgent || session.ack_by.is_some_and(|by| now >= by)) {
+        if !session.welcomed || !(session.urgent || session.send_by.is_some_and(|by| now >= by)) {
             return;
         }
         session.urgent = false;
-        session.ack_by = None;
+        session.send_by = None;
         let changed = std::mem::take(&mut session.changed);
         let mut reports = std::mem::take(&mut session.answers);
         let drain = self.drain();

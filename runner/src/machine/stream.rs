@@ -40,7 +40,7 @@ impl Machine {
             changed: later,
             answers: Vec::new(),
             urgent: false,
-            ack_by: None,
+            send_by: None,
         });
         self.outputs.push(Output::Send(frame));
     }
@@ -58,7 +58,7 @@ impl Machine {
             }
         }
         if frame.orders.iter().any(|order| !matches!(order, Order::GoOn)) {
-            session.ack_by = session.ack_by.or(Some(now + ACK_DELAY));
+            session.within(now, ACK_DELAY);
         }
         session.ack = session.ack.max(frame.seq);
         if let Some(welcome) = frame.welcome {
@@ -155,6 +155,15 @@ impl Machine {
         }
     }
 
+    /// A slot has something to say that may go along with what else there is to say, within a time.
+    pub(super) fn changed_within(&mut self, slot: u32, patience: Duration) {
+        let now = self.now;
+        if let Some(session) = self.session.as_mut() {
+            session.changed.insert(slot);
+            session.within(now, patience);
+        }
+    }
+
     pub(super) fn answer(&mut self, slot: u32, task: Option<TaskRef>, answer: Answer, message: impl Into<String>) {
         let status = self.slots.get(slot as usize).map_or(Status::Idle, Slot::status);
         if let Some(session) = self.session.as_mut() {
@@ -162,5 +171,13 @@ impl Machine {
             session.answers.push(Report { status, task, answer, message, ..Report::running(slot) });
             session.urgent = true;
         }
+    }
+}
+
+impl Session {
+    /// A frame goes within a time from now, if none goes before.
+    fn within(&mut self, now: Instant, patience: Duration) {
+        let by = now + patience;
+        self.send_by = Some(self.send_by.map_or(by, |known| known.min(by)));
     }
 }

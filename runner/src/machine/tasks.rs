@@ -5,6 +5,10 @@ use std::time::{Duration, SystemTime};
 use super::{Answer, Held, Machine, Old, Output, Stage};
 use crate::task::{End, EndReason, RunSpec, Target, TaskRef};
 
+/// The word that a task runs waits this long for something to go with. Most tasks of a busy runner have ended by then, and
+/// their result says it too: a frame less for both ends to write, read and wake up for.
+pub(super) const RUNNING_DELAY: Duration = Duration::from_millis(10);
+
 impl Machine {
     pub(super) fn run_new(&mut self, slot: u32, task: TaskRef, spec: Result<Box<RunSpec>, String>) {
         // Rule 4: the same lease is answered with the present state, a lower one is stale.
@@ -14,8 +18,8 @@ impl Machine {
             }
             return self.changed(place, true);
         }
-        let newest = self.slots.iter().filter_map(|slot| slot.held.as_ref().map(|held| held.task));
-        let newest = newest.filter(|held| held.id == task.id).map(|held| held.lease).max();
+        let held = self.places.of(task.id).iter().filter_map(|slot| self.slots[*slot as usize].held.as_ref());
+        let newest = held.map(|held| held.task.lease).max();
         if newest.is_some_and(|lease| lease > task.lease) || self.burnt.covers(task) {
             return self.answer(slot, Some(task), Answer::Stale, "a higher lease of this task, or its end, is known");
         }
@@ -43,6 +47,7 @@ impl Machine {
             told: false,
         };
         self.slots[slot as usize].held = Some(held);
+        self.places.insert(task.id, slot);
         let started = self.start_if_clear(slot);
         // The frame that says RUNNING with a pid follows within milliseconds and acknowledges as well; one is enough.
         // A task that must wait for older processes says so at once.
@@ -77,9 +82,8 @@ impl Machine {
 
     /// Ends what is left of lower leases of this task before a higher one may start (rule 4).
     fn stop_older(&mut self, slot: u32, task: TaskRef) {
-        for place in 0..self.slots.len() as u32 {
-            let held = self.slots[place as usize].held.as_ref().filter(|held| held.task.id == task.id);
-            let Some(held) = held else { continue };
+        for place in self.places.of(task.id).to_vec() {
+            let Some(held) = self.slots[place as usize].held.as_ref() else { continue };
             let (alive, waiting, grace) = (held.alive(), matches!(held.stage, Stage::Waiting(_)), held.grace);
             if place != slot {
                 if alive || waiting {
@@ -108,9 +112,9 @@ impl Machine {
     fn start_if_clear(&mut self, slot: u32) -> bool {
         let Some(held) = self.slots[slot as usize].held.as_ref() else { return false };
         let (task, Stage::Waiting(_)) = (held.task, &held.stage) else { return false };
-        let lives = self.slots.iter().any(|other| {
-            other.old.as_ref().is_some_and(|old| old.task.id == task.id)
-                || other.held.as_ref().is_some_and(|held| held.task.id == task.id && held.alive())
+        let lives = self.places.of(task.id).iter().any(|place| {
+            let other = &self.slots[*place as usize];
+            other.old.is_some() || other.held.as_ref().is_some_and(Held::alive)
         });
         if lives {
             return false;
@@ -127,12 +131,13 @@ impl Machine {
         let held = self.slots.get_mut(slot as usize).and_then(|slot| slot.held.as_mut());
         let Some(held) = held.filter(|held| held.task == task && matches!(held.stage, Stage::Starting)) else { return };
         held.stage = Stage::Running { pid, since, start_time };
-        self.changed(slot, true);
+        self.changed_within(slot, RUNNING_DELAY);
     }
 
     pub(super) fn work_ended(&mut self, slot: u32, task: TaskRef, end: End) {
         let Some(state) = self.slots.get_mut(slot as usize) else { return };
         if let Some(old) = state.old.take_if(|old| old.task == task) {
+            self.freed(slot, task);
             self.pay(slot, old.owed);
         } else if let Some(held) = state.held.as_mut().filter(|held| held.task == task && held.alive()) {
             let result = Box::new(end.into_result(held.stopping));
@@ -145,8 +150,15 @@ impl Machine {
         } else {
             return;
         }
-        for waiting in 0..self.slots.len() as u32 {
+        for waiting in self.places.of(task.id).to_vec() {
             self.start_if_clear(waiting);
+        }
+    }
+
+    /// A slot holds less of a task than before, perhaps nothing.
+    fn freed(&mut self, slot: u32, task: TaskRef) {
+        if self.slots[slot as usize].is_free() {
+            self.places.remove(task.id, slot);
         }
     }
 
@@ -190,9 +202,9 @@ impl Machine {
         self.burnt.insert(task);
         // What still lives of this lease or a lower one goes first; NOT_HELD is proof only after that.
         let mut waits = false;
-        for place in 0..self.slots.len() as u32 {
+        for place in self.places.of(task.id).to_vec() {
             let state = &mut self.slots[place as usize];
-            if let Some(old) = state.old.as_mut().filter(|old| old.task.id == task.id && old.task.lease <= task.lease) {
+            if let Some(old) = state.old.as_mut().filter(|old| old.task.lease <= task.lease) {
                 if !waits {
                     old.owed.push(task);
                 }
@@ -200,7 +212,7 @@ impl Machine {
                 let (task, grace) = (old.task, grace.unwrap_or(old.grace));
                 self.outputs.push(Output::Stop { slot: place, task, grace });
             }
-            let older = |held: &&mut Held| held.task.id == task.id && held.task.lease < task.lease;
+            let older = |held: &&mut Held| held.task.lease < task.lease;
             let Some(held) = self.slots[place as usize].held.as_mut().filter(older) else { continue };
             if held.alive() && !waits {
                 held.owed.push(task);
@@ -218,6 +230,7 @@ impl Machine {
         let Some(slot) = self.place_of(task) else { return };
         let held = &mut self.slots[slot as usize].held;
         if held.take_if(|held| matches!(held.stage, Stage::Ended(_))).is_some() {
+            self.freed(slot, task);
             self.burnt.insert(task);
             self.outputs.push(Output::Forget { slot });
             self.changed(slot, false);
@@ -236,7 +249,8 @@ impl Machine {
     }
 
     pub(super) fn place_of(&self, task: TaskRef) -> Option<u32> {
-        let same = |held: &Held| held.task.id == task.id && held.task.lease == task.lease;
-        self.slots.iter().position(|slot| slot.held.as_ref().is_some_and(same)).map(|slot| slot as u32)
+        let same = |held: &Held| held.task.lease == task.lease;
+        let mut places = self.places.of(task.id).iter().copied();
+        places.find(|place| self.slots[*place as usize].held.as_ref().is_some_and(same))
     }
 }

@@ -9,7 +9,6 @@ use std::{
 
 use rustix::process::{Pid, Signal, getpid, kill_process, set_child_subreaper};
 use tokio::{
-    io::{AsyncBufReadExt as _, BufReader, Lines},
     runtime,
     signal::unix::{SignalKind, signal},
     time::{Instant, sleep},
@@ -36,6 +35,13 @@ const HEALTHY_AFTER: Duration = Duration::from_secs(30);
 /// How long one task is chased, and the pause between two rounds.
 const KILL_WITHIN: Duration = Duration::from_secs(1);
 const KILL_AGAIN: Duration = Duration::from_millis(5);
+
+/// The pause after something was heard. A busy runner speaks at the beginning of each task, and waking up costs more than what is
+/// said; until it is heard it waits in the socket, whatever becomes of the runner. Self-stop is counted in seconds.
+const LISTEN_AGAIN: Duration = Duration::from_millis(20);
+
+/// How much is read at once.
+const PIECE_BYTES: usize = 16 * 1024;
 
 /// What Rust exits with after a panic in `main`: a death, not a decision.
 const PANICKED: i32 = 101;
@@ -90,19 +96,20 @@ fn start() -> io::Result<(Child, UnixStream)> {
 /// Sees a runner through to its end.
 async fn attend(child: &mut Child, socket: UnixStream, signals: &mut Signals) -> io::Result<ExitStatus> {
     let pid = Pid::from_raw(child.id() as i32).ok_or(io::ErrorKind::NotFound)?;
-    let mut lines = Some(BufReader::new(tokio::net::UnixStream::from_std(socket)?).lines());
+    let mut said = Some(Said::by(socket)?);
     let mut ledger = Ledger::default();
     let mut alarm = Alarm::new()?;
     loop {
-        if let Some(status) = child.try_wait()? {
-            return Ok(status);
-        }
         alarm.set(ledger.next())?;
         tokio::select! {
-            _ = signals.child.recv() => {}
-            line = next(&mut lines) => match line {
-                Some(line) => ledger.read(&line),
-                None => lines = None,
+            _ = signals.child.recv() => if let Some(status) = child.try_wait()? {
+                return Ok(status);
+            },
+            open = hear(&mut said, &mut ledger) => if open {
+                // The thread sleeps, not the task: what is said meanwhile does not even wake it.
+                std::thread::sleep(LISTEN_AGAIN);
+            } else {
+                said = None;
             },
             rung = alarm.ring() => {
                 rung?;
@@ -116,10 +123,39 @@ async fn attend(child: &mut Child, socket: UnixStream, signals: &mut Signals) ->
     }
 }
 
-async fn next(lines: &mut Option<Lines<BufReader<tokio::net::UnixStream>>>) -> Option<String> {
-    match lines {
-        Some(lines) => lines.next_line().await.ok().flatten(),
-        None => std::future::pending().await,
+/// Waits until something is said, and takes it in; false at the end of it. Cancel safe.
+async fn hear(said: &mut Option<Said>, ledger: &mut Ledger) -> bool {
+    let Some(said) = said else { return std::future::pending().await };
+    if said.socket.readable().await.is_err() {
+        return false;
+    }
+    let mut piece = [0; PIECE_BYTES];
+    loop {
+        match said.socket.try_read(&mut piece) {
+            Ok(0) => return false,
+            Ok(length) => said.take(&piece[..length], ledger),
+            Err(error) => return error.kind() == io::ErrorKind::WouldBlock,
+        }
+    }
+}
+
+/// What a runner says, a line at a time.
+struct Said {
+    socket: tokio::net::UnixStream,
+    /// The beginning of a line whose end has not come.
+    begun: Vec<u8>,
+}
+
+impl Said {
+    fn by(socket: UnixStream) -> io::Result<Self> {
+        Ok(Self { socket: tokio::net::UnixStream::from_std(socket)?, begun: Vec::new() })
+    }
+
+    fn take(&mut self, piece: &[u8], ledger: &mut Ledger) {
+        self.begun.extend_from_slice(piece);
+        let Some(end) = self.begun.iter().rposition(|byte| *byte == b'\n') else { return };
+        String::from_utf8_lossy(&self.begun[..end]).lines().for_each(|line| ledger.read(line));
+        self.begun.drain(..=end);
     }
 }
 

@@ -3,11 +3,9 @@
 //! The right is a token, good for one dispatch of one task and only once. What is kept of it is its hash, so that who reads
 //! the database cannot complete anything.
 
-use std::fmt::Write as _;
-
 use sha2::{Digest as _, Sha256};
 
-use super::{reference::CallbackView, task::TaskState};
+use super::{hex::hex, reference::CallbackView, task::TaskState};
 
 /// Characters of a token: 244 bits of chance in hex digits.
 pub const TOKEN_LEN: usize = 64;
@@ -24,10 +22,7 @@ pub fn callback(public_url: &str, chance: [u128; 2]) -> CallbackView {
 
 /// What is kept of a token.
 pub fn hash(token: &str) -> String {
-    Sha256::digest(token.as_bytes()).iter().fold(String::with_capacity(64), |mut hex, byte| {
-        let _never_fails = write!(hex, "{byte:02x}");
-        hex
-    })
+    hex(&Sha256::digest(token.as_bytes()))
 }
 
 /// Why a token completes nothing.

@@ -13,6 +13,8 @@ pub mod gate;
 mod gate_properties;
 pub mod graph;
 pub mod heartbeat;
+pub mod hex;
+pub mod id;
 pub mod job;
 pub mod origin;
 pub mod output;

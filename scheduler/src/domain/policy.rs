@@ -8,7 +8,7 @@ use std::time::Duration;
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
-use super::definition::{JobConfig, OnFailure, Overlap, Retry, Target, TaskConfig, WhenCutOff, limits::SPAN_MAX};
+use super::definition::{JobConfig, OnFailure, Overlap, Retry, TaskConfig, WhenCutOff, limits::SPAN_MAX};
 
 /// How many attempts a task may have in all, when each runner gets its own: a fleet whose runners come and go must not
 /// keep a task for ever.
@@ -58,12 +58,9 @@ pub enum Why {
     NoneLeft,
 }
 
-/// The policy of a task with its defaults filled in. One that stands for a job has no runner to be transferred from, even
-/// if that is the default of the others.
+/// The policy of a task with its defaults filled in.
 pub fn of(task: &TaskConfig) -> Policy<'_> {
-    let stands_for_a_job = matches!(task.target, Target::Job(_));
-    let on_failure = task.on_failure.filter(|policy| !(stands_for_a_job && policy.transfers()));
-    Policy { retry: task.retry.as_ref(), on_failure: on_failure.unwrap_or(OnFailure::Fail) }
+    Policy { retry: task.retry.as_ref(), on_failure: task.on_failure.unwrap_or(OnFailure::Fail) }
 }
 
 /// Whether a task ends by itself when its runner is cut off from every scheduler. It does wherever anything but a person
@@ -142,7 +139,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::domain::definition::{Concurrency, SubJob};
+    use crate::domain::definition::Concurrency;
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -229,18 +226,6 @@ mod tests {
         assert!(stops(allow, key), "another task could take the key");
         let one = JobConfig { overlap: allow, max_active_jobs: Some(1), ..JobConfig::default() };
         assert!(stops_when_cut_off(&one, &task(None, 1, None)), "another job could take the place");
-    }
-
-    #[test]
-    fn a_task_that_stands_for_a_job_has_no_runner_to_leave() {
-        let task = TaskConfig {
-            target: Target::Job(SubJob::default()),
-            on_failure: Some(OnFailure::RetryThenTransfer),
-            retry: Some(retry(2)),
-            ..TaskConfig::default()
-        };
-        assert_eq!(of(&task).next(used(1, 1), None, 0.5), Next::Again(SECOND * 30));
-        assert_eq!(of(&task).next(used(2, 1), None, 0.5), Next::Nothing(Why::UsedUp));
     }
 
     #[test]

@@ -4,6 +4,15 @@ use std::time::Duration;
 
 use super::time::Timestamp;
 
+/// How many bytes the id of a runner may have.
+pub const ID_MAX: usize = 100;
+
+/// Whether this can be the id of a runner: 1 to [`ID_MAX`] of a-z, A-Z, 0-9, "-", "_" and ".".
+pub fn is_id(text: &str) -> bool {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    (1..=ID_MAX).contains(&text.len()) && text.bytes().all(fits)
+}
+
 /// Whether a runner can be given work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RunnerState {

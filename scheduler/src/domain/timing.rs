@@ -2,6 +2,8 @@
 
 use std::{fmt, time::Duration};
 
+use super::time::{Timestamp, micros};
+
 /// The shortest beat that makes sense: below it, answers take longer than beats.
 const HEARTBEAT_MIN: Duration = Duration::from_millis(50);
 
@@ -51,6 +53,11 @@ impl Timing {
             grace,
             hold_for: Duration::from_mins(10),
         }
+    }
+
+    /// Since when a runner must have been heard to be there still, or to be waited for: it may only have been started anew.
+    pub fn heard_since(&self, now: Timestamp) -> Timestamp {
+        Timestamp(now.0 - micros(self.lost_after))
     }
 
     /// How long a task whose runner is cut off may go on.

@@ -56,7 +56,7 @@ pub struct Use {
 /// The job configs of a namespace, as they are stored.
 #[derive(Debug, Clone, Default)]
 pub struct Known {
-    /// Their names.
+    /// Their names, or as many of them as are asked about.
     pub names: BTreeSet<String>,
     /// What they name.
     pub uses: Vec<Use>,
@@ -88,10 +88,33 @@ fn started<'c>(callbacks: &'c [Callback], whose: &Path) -> Vec<(&'c str, Path)> 
     callbacks.iter().enumerate().filter_map(callback).collect()
 }
 
+/// The names that definitions name, by namespace; a namespace where they name nothing is left out.
+pub fn named(configs: &[&JobConfig]) -> BTreeMap<String, BTreeSet<String>> {
+    let mut named: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for config in configs {
+        for (one, _) in of(config) {
+            named.entry(config.namespace.clone()).or_default().insert(one.name);
+        }
+    }
+    named
+}
+
+/// Tells what is wrong with what definitions of any namespaces name, given what else there is in those of [`named`]. Each
+/// problem comes with the position of its definition.
+pub fn problems(configs: &[&JobConfig], known: &BTreeMap<String, Known>) -> Vec<(usize, Problem)> {
+    let mut problems = Vec::new();
+    for (namespace, known) in known {
+        let (positions, within): (Vec<usize>, Vec<&JobConfig>) =
+            configs.iter().copied().enumerate().filter(|(_, config)| config.namespace == *namespace).unzip();
+        problems.extend(check(&within, known).into_iter().map(|(position, problem)| (positions[position], problem)));
+    }
+    problems
+}
+
 /// Tells what is wrong with what definitions name, given what else there is: names that mean nothing, and rings. The
 /// definitions are of one namespace and take the place of stored ones of their names, so that their order does not
 /// matter. Each problem comes with the position of its definition.
-pub fn check(configs: &[&JobConfig], known: &Known) -> Vec<(usize, Problem)> {
+fn check(configs: &[&JobConfig], known: &Known) -> Vec<(usize, Problem)> {
     let given: BTreeSet<&str> = configs.iter().map(|config| config.name.as_str()).collect();
     let mut problems = Vec::new();
     let mut ways: Ways<'_> = BTreeMap::new();
@@ -268,6 +291,21 @@ mod tests {
         for (given, stored, expected) in cases {
             assert_eq!(said(given, stored), *expected, "{given:?} upon {stored:?}");
         }
+    }
+
+    #[test]
+    fn namespaces_know_nothing_of_each_other() {
+        let within = |namespace: &str, text| JobConfig { namespace: namespace.to_owned(), ..config(text) };
+        let given =
+            [within("a", "load:"), within("b", "plan: job load"), within("b", "alone:"), within("c", "x: job y")];
+        let given: Vec<&JobConfig> = given.iter().collect();
+        let named = named(&given);
+        assert_eq!(named.keys().collect::<Vec<_>>(), ["b", "c"]);
+        assert!(named["b"].contains("load"));
+        let known = Known { names: ["y".to_owned()].into(), uses: Vec::new() };
+        let problems = problems(&given, &[("b".to_owned(), Known::default()), ("c".to_owned(), known)].into());
+        let told: Vec<_> = problems.iter().map(|(at, problem)| (*at, problem.message.as_str())).collect();
+        assert_eq!(told, [(1, "job config \"load\" does not exist")]);
     }
 
     #[test]

@@ -156,10 +156,8 @@ async fn go_on(
             rerun_no: before.map_or(0, |newest| newest + 1),
         };
         if let Err(wrong) = birth::bear(work, kin, &BTreeMap::new(), cause) {
-            let wrong: Vec<String> =
-                wrong.into_iter().map(|param| format!("params.{} {}", param.name, param.message)).collect();
             row.next_at = Some(fire);
-            return Ok(Err(wrong.join("; ")));
+            return Ok(Err(birth::in_words("params", wrong)));
         }
         row.made += 1;
         free -= 1;

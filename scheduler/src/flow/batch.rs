@@ -44,6 +44,8 @@ pub(super) struct Input {
     /// The sessions of this scheduler, when it is time to look at what nobody tells: what they are owed, jobs left to be
     /// written, deadlines gone by, tasks that wait for a retry. Any other turn asks the database only for what came in.
     pub look: Option<Vec<Uuid>>,
+    /// The sessions of this scheduler, when an order completes a task that a runner of theirs may wait with.
+    pub completing: Vec<Uuid>,
     /// What callbacks came to that were tried.
     pub tried: Vec<Attempt>,
     /// Callbacks that start jobs.

@@ -14,7 +14,7 @@ use crate::{
         schedule::Zone,
         time::Timestamp,
     },
-    store::{self, Tx, job::JobRow},
+    store::{self, Tx, job::JobRow, schedule::Config},
 };
 
 /// Of which version of which job config a job is to be born.
@@ -28,6 +28,12 @@ pub(super) struct Kin {
 }
 
 impl Kin {
+    /// A job config that a station has locked, at its newest version.
+    pub(super) fn of(config: &Config, plan: Arc<Plan>) -> Self {
+        let Config { id, version, namespace, name } = config.clone();
+        Self { config: id, version, namespace, name, plan }
+    }
+
     /// The newest version of a job config, as it is now. Without a lock: for jobs that no other job of the config holds
     /// back. `None` when there is no such config.
     pub(super) async fn newest(
@@ -169,4 +175,11 @@ pub(super) fn bear(
     let id = row.id;
     work.new_job(row, plan);
     Ok(id)
+}
+
+/// What is wrong with parameters, in words. `place` is where they stand in the definition.
+pub(super) fn in_words(place: &str, wrong: Vec<params::Invalid>) -> String {
+    let wrong: Vec<String> =
+        wrong.into_iter().map(|param| format!("{place}.{} {}", param.name, param.message)).collect();
+    wrong.join("; ")
 }

@@ -14,6 +14,7 @@ use super::{
     birth::{self, Cause, Kin},
     ending::cut,
     order::Order,
+    plan::readable,
     request::Error,
     work::Work,
 };
@@ -164,18 +165,14 @@ async fn start(
         Ok(depth) => depth,
         Err(problem) => return Ok(Err(problem)),
     };
-    let kin = match Kin::newest(tx, context, &callback.namespace, name).await {
+    let kin = match readable(Kin::newest(tx, context, &callback.namespace, name).await)? {
         Ok(Some(kin)) => kin,
         Ok(None) => return Ok(Err(format!("job config {name:?} does not exist"))),
-        Err(error @ store::Error::Unreadable { .. }) => return Ok(Err(error.to_string())),
-        Err(error) => return Err(error),
+        Err(reason) => return Ok(Err(reason)),
     };
     Ok(birth::bear(work, kin, params, Cause::Callback { parent: callback.job_id, depth })
         .inspect(|job| info!(callback.id = %callback.id, job.id = %job, job.name = name, "callback started a job"))
-        .map_err(|wrong| {
-            let wrong: Vec<String> = wrong.into_iter().map(|p| format!("params.{} {}", p.name, p.message)).collect();
-            wrong.join("; ")
-        }))
+        .map_err(|wrong| birth::in_words("params", wrong)))
 }
 
 /// Has a callback sent again. One that was delivered or given up is tried from the start, under the same id.

@@ -222,6 +222,8 @@ pub(super) async fn terminate_job(
     reason.clone_into(&mut job.reason);
     if next.is_terminal() {
         job.ended_at = Some(now);
+        // It waits for nothing any more.
+        (job.waiting, job.held) = (false, false);
     }
     let mut concerned: Vec<Uuid> =
         work.tasks().filter(|task| task.job_id == job_id && !task.state.is_terminal()).map(|task| task.id).collect();

@@ -3,17 +3,16 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use uuid::Uuid;
-
 use super::data::view;
 use crate::{
     domain::{
         definition::{OnFailure, TaskConfig},
         explain::{
-            self, Condition, Earlier, Explanation, Facts, KeyFacts, Owed, Parent, Queue, RunnerFacts, SchedulerFacts,
-            ShardsOf, Waits,
+            self, Before, Condition, Earlier, Explanation, Facts, KeyFacts, Owed, Parent, Queue, RunnerFacts,
+            SchedulerFacts, ShardsOf, Waits,
         },
         gate::Gate,
+        id::short,
         job::JobState,
         placement::{Class, Traits, rank},
         reference::{Name, Scope},
@@ -57,7 +56,7 @@ pub async fn explain_task(
 ) -> Result<Explanation, store::Error> {
     let config = &definition.tasks[task.node as usize];
     let child_id = task.child.as_ref().map(|child| short(child.id)).unwrap_or_default();
-    let short = short_id(job);
+    let short = short(job.id);
     let nodes: HashMap<&str, u32> =
         definition.tasks.iter().zip(0..).map(|(task, node)| (task.name.as_str(), node)).collect();
     let now = store.now().await?;
@@ -149,20 +148,23 @@ pub async fn explain_job(store: &Store, job: &Job, definition: &Definition) -> R
     let ended_badly = [TaskState::Failed, TaskState::Terminated];
     let ahead = store.nodes_in(job.id, &ON_THE_WAY, LEADS_MAX).await?;
     let failed = store.nodes_in(job.id, &ended_badly, LEADS_MAX).await?;
-    let (mut live, mut standing) = (Vec::new(), None);
-    if job.waiting && job.state == JobState::Created {
-        live = store.live_jobs_of(job.config_id, LEADS_MAX).await?.into_iter().map(short).collect();
-        standing = Some(store.places(job.config_id, job.id).await?);
+    let mut live = Vec::new();
+    let waits = job.waiting && job.state == JobState::Created;
+    if waits {
+        let found = store.with_a_place(job.config_id, LEADS_MAX).await?;
+        live = found.into_iter().map(|(id, outlived)| Before { id: short(id), outlived }).collect();
     }
-    let live: Vec<&str> = live.iter().map(String::as_str).collect();
-    let waits = standing.map(
-        |(places, before)| {
-            if job.held { Waits::Place { places, before, live } } else { Waits::Turn { live } }
-        },
-    );
+    let waits = match (waits, job.held) {
+        (false, _) => None,
+        (true, false) => Some(Waits::Turn { live }),
+        (true, true) => {
+            let (places, before) = store.places(job.config_id, job.id).await?;
+            Some(Waits::Place { places, before, live })
+        }
+    };
     let named = |nodes: Vec<u32>| nodes.iter().map(|node| definition.tasks[*node as usize].name.as_str()).collect();
     Ok(explain::explain_job(&explain::JobFacts {
-        id: &short_id(job),
+        id: &short(job.id),
         name: &job.name,
         state: job.state,
         reason: &job.reason,
@@ -188,22 +190,13 @@ pub async fn explain_job(store: &Store, job: &Job, definition: &Definition) -> R
 async fn owed(store: &Store, task: &Task) -> Result<Vec<Owed>, store::Error> {
     let holding = store.callbacks_holding(task.id).await?;
     let owed = |callback: read::Callback| Owed {
-        id: callback.id.simple().to_string().split_off(24),
+        id: short(callback.id),
         what: callback.action.words(),
         tries: callback.tries,
         next_try_at: callback.next_try_at,
         last_error: callback.last_error,
     };
     Ok(holding.into_iter().map(owed).collect())
-}
-
-/// The last 8 digits: the first ones of a UUID v7 tell the time, and are those of its neighbours.
-fn short_id(job: &Job) -> String {
-    short(job.id)
-}
-
-fn short(id: Uuid) -> String {
-    id.simple().to_string().split_off(24)
 }
 
 fn since(task: &Task) -> Option<Timestamp> {

@@ -165,6 +165,7 @@ async fn look(
     if after.is_nil() {
         if let Some(before) = too_old(now, policy.age) {
             kept.rows += old::forget_callbacks(tx, before, ROWS_MAX - kept.rows).await?;
+            kept.rows += old::forget_backfills(tx, before, ROWS_MAX - kept.rows).await?;
         }
         if let Some(before) = too_old(now, policy.audit) {
             kept.rows += old::forget_audit(tx, before, ROWS_MAX - kept.rows).await?;
@@ -208,12 +209,8 @@ fn chosen(page: &[Ended], span: Span, room: usize) -> Part {
 async fn remove(tx: &Tx, going: &Going) -> Result<Kept, store::Error> {
     old::logs_removed(tx, &going.only_logs).await?;
     let mut kept = Kept { rows: old::forget_jobs(tx, &going.memory).await?, ..Kept::default() };
-    for job in old::claim(tx, &going.jobs).await? {
-        if kept.rows >= ROWS_MAX {
-            break;
-        }
-        kept.rows += old::remove(tx, job, ROWS_MAX - kept.rows).await?;
-    }
+    let jobs = old::claim(tx, &going.jobs).await?;
+    kept.rows += old::remove(tx, &jobs, ROWS_MAX - kept.rows).await?;
     Ok(kept)
 }
 
@@ -274,9 +271,8 @@ async fn step(
     if going.is_empty() {
         return Ok(Step { next, more: rows >= ROWS_MAX });
     }
-    for job in going.all() {
-        while rested(remove_logs(store, job)).await? {}
-    }
+    let all: Vec<Uuid> = going.all().collect();
+    while rested(remove_logs(store, &all)).await? {}
     let jobs = going.jobs.len();
     while rested(engine.keep(Keep::Remove(going.clone()))).await?.rows >= ROWS_MAX {
         going.only_logs.clear();
@@ -288,9 +284,9 @@ async fn step(
     Ok(Step { next, more: true })
 }
 
-/// Whether output of the job is left.
-async fn remove_logs(store: &Store, job: Uuid) -> Result<bool, Error> {
-    let removed = store.logs().remove(job, CHUNKS_MAX).await;
+/// Whether output of the jobs is left.
+async fn remove_logs(store: &Store, jobs: &[Uuid]) -> Result<bool, Error> {
+    let removed = store.logs().remove(jobs, CHUNKS_MAX).await;
     removed.map(|removed| removed == u64::from(CHUNKS_MAX)).map_err(|error| Error::Unavailable(error.to_string()))
 }
 

@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     domain::{
-        definition::diff,
+        definition::{JobConfig, diff},
         graph::Graph,
         job::JobState,
         task::Kind,
@@ -232,12 +232,13 @@ async fn apply(
             change = Change::Unchanged;
         } else {
             config.version += 1;
-            store::retention::put(tx, config.id, definition.retention.unwrap_or_default()).await?;
             let edges: Vec<(u32, u32)> = (0..u32::try_from(graph.len()).unwrap_or(u32::MAX))
                 .flat_map(|parent| graph.children(parent).iter().map(move |child| (parent, *child)))
                 .collect();
             store::config::insert_version(tx, config.id, config.version, definition, source, &edges, now).await?;
-            uses::write(tx, config.id, definition).await?;
+            // One that is new has named nothing.
+            let nothing = (change == Change::Created).then(JobConfig::default);
+            uses::write(tx, config.id, before.as_ref().or(nothing.as_ref()), definition).await?;
         }
         schedules::write(tx, config.id, schedules).await?;
         let jobs_on_earlier_versions = store::config::live_jobs_before(tx, config.id, config.version).await?;
@@ -280,7 +281,8 @@ async fn run(
     }))
 }
 
-/// Whether every task of a plan may be pinned to a runner that is there: what can never start is refused at once.
+/// Whether every task of a plan that needs a runner may be pinned to one that is there: what can never start is refused at
+/// once.
 async fn may_run_on(tx: &Tx, plan: &Plan, runner: &str) -> Result<Result<(), Error>, store::Error> {
     let Some((traits, is_there)) = store::runner::one(tx, runner).await? else {
         return Ok(Err(missing("runner", runner)));
@@ -289,7 +291,7 @@ async fn may_run_on(tx: &Tx, plan: &Plan, runner: &str) -> Result<Result<(), Err
         let message = format!("runner {runner} is offline; start it again, or run without naming a runner");
         return Ok(Err(Error::Conflict { reason: "RUNNER_OFFLINE", message }));
     }
-    let wrong = (0..).zip(&plan.tasks).find_map(|(node, task)| {
+    let wrong = (0..).zip(&plan.tasks).filter(|(node, _)| plan.sub_job(*node).is_none()).find_map(|(node, task)| {
         let mismatch = plan.pinned_class(node, runner).mismatch(&traits)?;
         Some(format!("runner {runner} may not take task {:?}: {}", task.name, mismatch.why))
     });

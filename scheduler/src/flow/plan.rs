@@ -13,7 +13,7 @@ use crate::{
         callback::Event,
         definition::{JobConfig, OnFailure, SubJob, Target, TaskConfig, TriggerRule},
         graph::Graph,
-        placement::{self, Class},
+        placement::Class,
         policy::{self, Policy},
         schedule::Zone,
         template,
@@ -65,10 +65,6 @@ impl Plan {
         let classes = tasks
             .iter()
             .map(|task| {
-                if matches!(task.target, Target::Job(_)) {
-                    // Whatever the defaults ask of a runner: it needs none.
-                    return (Class::of(task.target.capability()), placement::SUB_JOB.to_owned());
-                }
                 let (capability, namespace) = (task.target.capability(), &row.definition.namespace);
                 let class = task.placement.class(capability, &task.match_labels, namespace, task.concurrency.as_ref());
                 let text = class.to_string();
@@ -158,11 +154,11 @@ impl Plan {
         callbacks.iter().any(|callback| callback.blocking && callback.events.contains(&event))
     }
 
-    /// What a runner must have to take a task of a node, if only this one may.
+    /// What a runner must have to take a task of a node, if only this one may. What stands for a job needs none.
     pub(super) fn class(&self, node: u32, pin: Option<&str>) -> String {
         match pin {
-            None => self.classes[node as usize].1.clone(),
-            Some(runner) => self.pinned_class(node, runner).to_string(),
+            Some(runner) if self.sub_job(node).is_none() => self.pinned_class(node, runner).to_string(),
+            _ => self.classes[node as usize].1.clone(),
         }
     }
 
@@ -187,6 +183,16 @@ impl Plan {
     /// Whether a node is a group of shards.
     pub(super) fn is_group(&self, node: u32) -> bool {
         self.task(node).shards.is_some()
+    }
+}
+
+/// What was found, or why its definition cannot be read: that is the trouble of whoever needs it, and must not hold up the
+/// others.
+pub(super) fn readable<T>(found: Result<T, store::Error>) -> Result<Result<T, String>, store::Error> {
+    match found {
+        Ok(found) => Ok(Ok(found)),
+        Err(error @ store::Error::Unreadable { .. }) => Ok(Err(error.to_string())),
+        Err(error) => Err(error),
     }
 }
 

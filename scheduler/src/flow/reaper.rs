@@ -1,13 +1,13 @@
 //! Runners gone silent, and deadlines gone by.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::Instant,
-};
+mod pinned;
+
+use std::{collections::BTreeMap, time::Instant};
 
 use tracing::warn;
 use uuid::Uuid;
 
+pub(super) use self::pinned::{Pinned, pinned};
 use super::{
     batch::{Context, Output},
     ending,
@@ -18,9 +18,7 @@ use crate::{
     domain::{
         definition::span,
         job::JobState,
-        placement::{Class, pinned_in_vain},
         task::{Event, TaskState},
-        time::{Timestamp, micros},
         timing::Timing,
     },
     store::{self, Tx, runner::RunnerRow},
@@ -34,54 +32,6 @@ const JOBS_MAX: u32 = 50;
 
 /// How many alarms of tasks that wait for a runner one turn looks at.
 pub(super) const ALARMS_MAX: u32 = 500;
-
-/// How many classes of queued tasks one sweep looks at for pins.
-const CLASSES_MAX: u32 = 5_000;
-
-/// How many tasks that wait for a runner which is gone one turn gives up, of each class.
-const STRANDED_MAX: u32 = 500;
-
-/// Tasks that seem to wait in vain for the one runner that may take them.
-#[derive(Debug, Default)]
-pub(super) struct Stranded {
-    /// Those runners.
-    pub runners: Vec<String>,
-    /// The tasks: id, job, runner.
-    tasks: Vec<(Uuid, Uuid, String)>,
-}
-
-impl Stranded {
-    /// The jobs that this turn must lock.
-    pub(super) fn jobs(&self) -> impl Iterator<Item = Uuid> {
-        self.tasks.iter().map(|(_, job, _)| *job)
-    }
-}
-
-/// Looks for tasks whose one runner seems to be gone; whether it is, is decided under its lock.
-pub(super) async fn stranded(tx: &Tx, timing: &Timing) -> Result<Stranded, store::Error> {
-    let now = store::scheduler::now(tx).await?;
-    let mut pinned: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for name in store::task::queued_classes(tx, "", CLASSES_MAX).await? {
-        if let Some(pin) = Class::parse(&name).and_then(|class| class.pin) {
-            pinned.entry(pin).or_default().push(name);
-        }
-    }
-    let ids: Vec<String> = pinned.keys().cloned().collect();
-    let signs = store::runner::signs(tx, &ids).await?;
-    let before = Timestamp(now.0 - micros(timing.lost_after));
-    let mut stranded = Stranded::default();
-    for (runner, classes) in pinned {
-        if !pinned_in_vain(signs.get(&runner), before, now, timing.lost_after) {
-            continue;
-        }
-        for class in classes {
-            let tasks = store::task::queued_before(tx, &class, before, STRANDED_MAX).await?;
-            stranded.tasks.extend(tasks.into_iter().map(|(task, job)| (task, job, runner.clone())));
-        }
-        stranded.runners.push(runner);
-    }
-    Ok(stranded)
-}
 
 /// Alarms of tasks that have waited for a runner for too long; whether they have, is decided under the lock of their job.
 pub(super) async fn late_tasks(tx: &Tx) -> Result<Vec<(Uuid, Option<Uuid>)>, store::Error> {
@@ -101,7 +51,8 @@ pub(super) async fn overdue(tx: &Tx, work: &mut Work, alarms: &[(Uuid, Option<Uu
             continue;
         };
         let waited = work.now.since(since).as_secs();
-        let reason = format!("queue_timeout: no runner took it for {waited} s, and it may wait for {timeout:?}");
+        let allowed = span::format(timeout);
+        let reason = format!("queue_timeout: no runner took it for {waited} s, and it may wait for {allowed}");
         work.happen(id, Event::GivenUp, reason);
     }
     let ids: Vec<Uuid> = alarms.iter().map(|(task, _)| *task).collect();
@@ -116,34 +67,10 @@ async fn take_queued(tx: &Tx, work: &mut Work, tasks: &[Uuid]) -> Result<(), sto
     Ok(())
 }
 
-/// Fails tasks that wait for the one runner that may take them, when that has been gone for long.
-async fn give_up_pinned(
-    tx: &Tx,
-    context: &Context,
-    work: &mut Work,
-    stranded: &Stranded,
-    runners: &BTreeMap<String, RunnerRow>,
-) -> Result<(), store::Error> {
-    let ids: BTreeSet<Uuid> = stranded.tasks.iter().map(|(task, ..)| *task).collect();
-    take_queued(tx, work, &ids.into_iter().collect::<Vec<_>>()).await?;
-    for (id, _, runner) in &stranded.tasks {
-        let signs = runners.get(runner).map(RunnerRow::signs);
-        let Some(task) = work.task(*id).filter(|task| task.state == TaskState::Queued) else { continue };
-        let since = task.queued_at.unwrap_or_default();
-        if !pinned_in_vain(signs.as_ref(), since, work.now, context.timing.lost_after) {
-            continue;
-        }
-        let silence = signs.map(|signs| work.now.since(signs.last_seen_at).as_secs());
-        let silence = silence.map_or_else(|| "it was never heard".to_owned(), |secs| format!("not heard for {secs} s"));
-        work.happen(*id, Event::GivenUp, format!("only runner {runner} may take it, and it is gone: {silence}"));
-    }
-    Ok(())
-}
-
 /// Runners that seem to have been silent for too long; whether they were is decided under their lock.
 pub(super) async fn silent(tx: &Tx, timing: &Timing) -> Result<Vec<String>, store::Error> {
     let now = store::scheduler::now(tx).await?;
-    store::runner::silent(tx, Timestamp(now.0 - micros(timing.lost_after)), now, RUNNERS_MAX).await
+    store::runner::silent(tx, timing.heard_since(now), now, RUNNERS_MAX).await
 }
 
 /// Jobs whose time seems to be over, or that take long; whether it is, is decided under their lock.
@@ -154,18 +81,8 @@ pub(super) async fn late_jobs(tx: &Tx) -> Result<Vec<Uuid>, store::Error> {
     Ok(late)
 }
 
-/// Ends what is late, and gives up what is lost [8].
-#[allow(clippy::too_many_arguments)]
-pub(super) async fn pass(
-    tx: &Tx,
-    context: &Context,
-    work: &mut Work,
-    sweep: Option<Judge>,
-    silent: &[String],
-    stranded: &Stranded,
-    runners: &BTreeMap<String, RunnerRow>,
-    output: &mut Output,
-) -> Result<(), store::Error> {
+/// Ends jobs that are late, and tells of those that take long.
+pub(super) async fn late(tx: &Tx, work: &mut Work) -> Result<(), store::Error> {
     warn_of_long_jobs(work);
     let late: Vec<Uuid> = work
         .jobs()
@@ -184,12 +101,36 @@ pub(super) async fn pass(
         };
         ending::terminate_job(tx, work, job, &reason, None).await?;
     }
+    Ok(())
+}
+
+/// What a turn that sweeps has looked up and locked.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Sweep<'a> {
+    /// Says whether this scheduler may judge who is lost.
+    pub judge: Judge,
+    /// Runners that seem to be silent.
+    pub silent: &'a [String],
+    /// Tasks that seem to wait in vain for one runner.
+    pub pinned: &'a Pinned,
+    /// The runners that are locked.
+    pub runners: &'a BTreeMap<String, RunnerRow>,
+}
+
+/// Gives up what is lost [8].
+pub(super) async fn sweep(
+    tx: &Tx,
+    context: &Context,
+    work: &mut Work,
+    Sweep { judge, silent, pinned, runners }: Sweep<'_>,
+    output: &mut Output,
+) -> Result<(), store::Error> {
     // The turn may have waited for long: for a lock, for a database that stood still, or frozen as a whole. Then it is
     // our own absence that the rows show.
-    if !sweep.is_some_and(|judge| judge.may_still(work.now, Instant::now())) {
+    if !judge.may_still(work.now, Instant::now()) {
         return Ok(());
     }
-    give_up_pinned(tx, context, work, stranded, runners).await?;
+    pinned::pass(tx, context, work, pinned, runners).await?;
     output.sweep_again = silent.len() >= RUNNERS_MAX as usize;
     for id in silent {
         let Some(runner) = runners.get(id) else { continue };

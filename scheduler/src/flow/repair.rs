@@ -380,6 +380,10 @@ fn reopen_group(work: &mut Work, group: Uuid, again: &[Uuid]) {
     for shard in again {
         run_again(work, *shard);
     }
+    // What it told of its shards while it ran before is told anew of those that run now.
+    if !again.is_empty() && work.task(group).is_some_and(|group| group.state.is_terminal()) {
+        ending::begin_anew(work, group);
+    }
     work.by_hand(group, Hand::ReopenShard, "");
     work.reopened(group);
     let row = work.edit(group);

@@ -14,10 +14,12 @@ use super::{
     birth::{self, Cause, Kin},
     data::{self, Data},
     ending,
+    plan::readable,
     work::Work,
 };
 use crate::{
     domain::{
+        id::short,
         job::JobState,
         origin::{self, Logical},
         sub_job::{self, Meaning},
@@ -235,24 +237,6 @@ async fn child(
         logical: Logical { at, zone: zone.name().to_owned() },
         deadline_at: timeout.map(|timeout| work.now + timeout),
     };
-    Ok(birth::bear(work, kin, &given, cause).map(|_| attempt).map_err(|wrong| {
-        let wrong: Vec<String> =
-            wrong.into_iter().map(|param| format!("job.params.{} {}", param.name, param.message)).collect();
-        wrong.join("; ")
-    }))
-}
-
-/// A definition that cannot be read is the trouble of one task, and must not hold up the others.
-fn readable<T>(found: Result<T, store::Error>) -> Result<Result<T, String>, store::Error> {
-    match found {
-        Ok(found) => Ok(Ok(found)),
-        Err(error @ store::Error::Unreadable { .. }) => Ok(Err(error.to_string())),
-        Err(error) => Err(error),
-    }
-}
-
-/// What people call a job.
-fn short(id: Uuid) -> String {
-    let text = id.simple().to_string();
-    text[text.len() - 8..].to_owned()
+    let born = birth::bear(work, kin, &given, cause);
+    Ok(born.map(|_| attempt).map_err(|wrong| birth::in_words("job.params", wrong)))
 }

@@ -9,7 +9,6 @@ use crate::{
     domain::{
         placement::{Class, Outlook, outlook},
         task::{Event, TaskState},
-        time::{Timestamp, micros},
         timing::Timing,
     },
     store::{self, Tx},
@@ -37,7 +36,7 @@ pub(super) async fn stranded(tx: &Tx, timing: &Timing) -> Result<Stranded, store
         return Ok(stranded);
     }
     let now = store::scheduler::now(tx).await?;
-    let present = store::runner::present(tx, heard_since(now, timing)).await?;
+    let present = store::runner::present(tx, timing.heard_since(now)).await?;
     for name in classes {
         let class = Class::parse(&name).filter(|class| outlook(class, &present) != Outlook::Waits);
         let room = TASKS_MAX.saturating_sub(u32::try_from(stranded.tasks.len()).unwrap_or(TASKS_MAX));
@@ -52,18 +51,13 @@ pub(super) async fn stranded(tx: &Tx, timing: &Timing) -> Result<Stranded, store
     Ok(stranded)
 }
 
-/// Since when a runner that went away must have been heard to be waited for: it may only have been started anew.
-pub(super) fn heard_since(now: Timestamp, timing: &Timing) -> Timestamp {
-    Timestamp(now.0 - micros(timing.lost_after))
-}
-
 /// Lets tasks whose runner went away go to another, and fails those for which none is left.
 pub(super) async fn pass(tx: &Tx, timing: &Timing, work: &mut Work, stranded: &Stranded) -> Result<(), store::Error> {
     if stranded.tasks.is_empty() {
         return Ok(());
     }
     work.take_tasks(store::task::lock(tx, &stranded.tasks).await?);
-    let present = store::runner::present(tx, heard_since(work.now, timing)).await?;
+    let present = store::runner::present(tx, timing.heard_since(work.now)).await?;
     for &id in &stranded.tasks {
         let Some(task) = work.task(id).filter(|task| task.state == TaskState::Queued) else { continue };
         let Some(mut class) = Class::parse(&task.class) else { continue };

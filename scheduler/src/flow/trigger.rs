@@ -154,7 +154,8 @@ pub(super) async fn claim(
 impl Claims {
     /// The configs that are locked by them.
     pub(super) fn configs(&self) -> impl Iterator<Item = Uuid> {
-        self.held.iter().map(|config| config.id).chain(self.schedules.iter().map(|ready| ready.config.id))
+        let schedules = self.schedules.iter().map(|ready| ready.config.id);
+        self.held.iter().map(|config| config.id).chain(schedules).chain(self.rounds.iter().map(Round::config))
     }
 }
 
@@ -172,14 +173,12 @@ pub(super) async fn jobs_of(tx: &Tx, claims: &Claims) -> Result<Vec<Uuid>, store
 
 /// Decides what was claimed.
 pub(super) async fn pass(tx: &Tx, work: &mut Work, claims: Claims) -> Result<(), store::Error> {
+    let configs: BTreeSet<Uuid> = claims.configs().collect();
+    let configs: Vec<Uuid> = configs.into_iter().collect();
     let Claims { schedules, held, rounds, calendars, changed, .. } = claims;
     if schedules.is_empty() && held.is_empty() && rounds.is_empty() && changed.is_empty() {
         return Ok(());
     }
-    let mut configs: BTreeSet<Uuid> = held.iter().map(|config| config.id).collect();
-    configs.extend(schedules.iter().map(|ready| ready.config.id));
-    configs.extend(rounds.iter().map(Round::config));
-    let configs: Vec<Uuid> = configs.into_iter().collect();
     let mut live = store::schedule::live(tx, &configs).await?;
     for job in work.newborn().filter(|job| job.row.backfill_id.is_none()) {
         live.entry(job.row.job_config_id).or_default().active += 1;
@@ -310,17 +309,6 @@ struct Turn {
 }
 
 impl Turn {
-    /// What its jobs are made of.
-    fn kin(&self) -> Kin {
-        Kin {
-            config: self.config.id,
-            version: self.config.version,
-            namespace: self.config.namespace.clone(),
-            name: self.config.name.clone(),
-            plan: self.plan.clone(),
-        }
-    }
-
     /// Makes the jobs, writes down what makes none, and moves the schedule on.
     async fn fire(
         self,
@@ -368,12 +356,11 @@ impl Turn {
             let (key, zone) = (row.key.clone(), self.schedule.zone());
             let cause = Cause::Schedule { key, fire_time: due.time, zone, waiting };
             let replaced: Vec<Uuid> = work.live_of(self.config.id);
-            let job = match birth::bear(work, self.kin(), &BTreeMap::new(), cause) {
+            let job = match birth::bear(work, Kin::of(&self.config, self.plan.clone()), &BTreeMap::new(), cause) {
                 Ok(job) => job,
                 Err(wrong) => {
-                    let wrong: Vec<String> =
-                        wrong.into_iter().map(|param| format!("params.{} {}", param.name, param.message)).collect();
-                    miss(row, missed, alone(due.time), cut(&format!("missed: {}", wrong.join("; "))));
+                    let reason = format!("missed: {}", birth::in_words("params", wrong));
+                    miss(row, missed, alone(due.time), cut(&reason));
                     continue;
                 }
             };
@@ -496,6 +483,6 @@ fn skip(work: &mut Work, job: Uuid, reason: overlap::Reason) {
     if let Some(next) = row.state.after(job::Event::Skip) {
         row.state = next;
         reason.as_str().clone_into(&mut row.reason);
-        row.ended_at = Some(now);
+        (row.ended_at, row.waiting) = (Some(now), false);
     }
 }

@@ -83,11 +83,11 @@ async fn run(context: &mut Context, input: &Input) -> Result<Output, store::Erro
     if input.sweep.is_some() {
         silent = reaper::silent(&tx, &context.timing).await?;
     }
-    let mut stranded = reaper::Stranded::default();
+    let mut pinned = reaper::Pinned::default();
     if input.sweep.is_some() {
-        stranded = reaper::stranded(&tx, &context.timing).await?;
+        pinned = reaper::pinned(&tx, &context.timing).await?;
     }
-    let runners = dispatcher::lock_runners(&tx, input, silent.iter().chain(&stranded.runners)).await?;
+    let runners = dispatcher::lock_runners(&tx, input, silent.iter().chain(&pinned.runners)).await?;
 
     let mut wanted: BTreeSet<Uuid> = input.facts.iter().map(|fact| fact.job_id).collect();
     wanted.extend(input.orders.iter().filter_map(Order::job));
@@ -102,7 +102,7 @@ async fn run(context: &mut Context, input: &Input) -> Result<Output, store::Erro
     output.more |= families.more;
     wanted.extend(sub_jobs::jobs_of(&tx, &families).await?);
     wanted.extend(places.jobs());
-    wanted.extend(stranded.jobs());
+    wanted.extend(pinned.jobs());
     let mut alarms = Vec::new();
     let mut laid_aside = BTreeSet::new();
     if input.look.is_some() {
@@ -136,7 +136,7 @@ async fn run(context: &mut Context, input: &Input) -> Result<Output, store::Erro
         work.take_job(row, plan);
     }
     if work.jobs().any(|job| job.plan.transfers) {
-        work.present = store::runner::present(&tx, transfer::heard_since(now, &context.timing)).await?;
+        work.present = store::runner::present(&tx, context.timing.heard_since(now)).await?;
     }
     let mut data = Data::default();
 
@@ -147,7 +147,11 @@ async fn run(context: &mut Context, input: &Input) -> Result<Output, store::Erro
     admission::pass(&tx, &mut work, &places, &locked).await?;
     dispatcher::pass(&tx, context, &mut work, input, &runners, &held, &mut output).await?;
     reaper::overdue(&tx, &mut work, &alarms).await?;
-    reaper::pass(&tx, context, &mut work, input.sweep, &silent, &stranded, &runners, &mut output).await?;
+    reaper::late(&tx, &mut work).await?;
+    if let Some(judge) = input.sweep {
+        let sweep = reaper::Sweep { judge, silent: &silent, pinned: &pinned, runners: &runners };
+        reaper::sweep(&tx, context, &mut work, sweep, &mut output).await?;
+    }
     transfer::pass(&tx, &context.timing, &mut work, &moving).await?;
     callbacker::pass(&tx, context, &mut work, input).await?;
     sub_jobs::pass(&tx, context, &mut work, &families).await?;
@@ -212,9 +216,9 @@ async fn run(context: &mut Context, input: &Input) -> Result<Output, store::Erro
     }
     output.more |= input.orders.iter().any(Order::goes_on);
     let drains = input.orders.iter().any(Order::is_drain);
-    // The next look tells the runner that waited; so does that of the scheduler that holds its session.
+    // The runner that waited is told at once; one of another scheduler by the next look of that.
+    output.resets.extend(completions::to_tell(&tx, &input.completing).await?);
     let completes = input.orders.iter().any(Order::completes);
-    output.more |= completes;
     if context.clustered && (left || elsewhere || drains || completes) {
         store::scheduler::wake_others(&tx).await?;
     }

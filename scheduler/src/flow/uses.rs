@@ -13,11 +13,11 @@ use crate::{
         definition::JobConfig,
         uses::{self, Kind, Use},
     },
-    store::{self, Tx},
+    store::{self, Tx, uses::Users},
 };
 
 /// How many users of a job config are named to who wants to delete it.
-const USERS_SHOWN_MAX: usize = 10;
+const USERS_SHOWN_MAX: u32 = 10;
 
 /// Whether an order needs what is named to stay as it is until it is carried out.
 pub(super) fn concerned(order: &Order) -> bool {
@@ -28,29 +28,36 @@ pub(super) fn concerned(order: &Order) -> bool {
     }
 }
 
-/// Tells what is wrong with what definitions name: the field and what to do about it.
+/// Tells what is wrong with what definitions name: the field and what to do about it. Nobody but who applied at the same
+/// moment hears of it here.
 pub(super) async fn check(tx: &Tx, order: &Apply) -> Result<Vec<(String, String)>, store::Error> {
-    let mut wrong = Vec::new();
-    let mut namespaces: BTreeMap<&str, Vec<&JobConfig>> = BTreeMap::new();
-    for (config, _) in &order.configs {
-        namespaces.entry(&config.namespace).or_default().push(config);
+    let configs: Vec<&JobConfig> = order.configs.iter().map(|(config, _)| config).collect();
+    let mut known = BTreeMap::new();
+    for (namespace, named) in uses::named(&configs) {
+        let found = store::uses::known(tx, &namespace, &named).await?;
+        known.insert(namespace, found);
     }
-    for (namespace, configs) in namespaces {
-        if configs.iter().all(|config| uses::of(config).is_empty()) {
-            continue;
-        }
-        let known = store::uses::known(tx, namespace).await?;
-        wrong.extend(uses::check(&configs, &known).into_iter().map(|(_, problem)| {
-            let hint = problem.suggestion.map(|hint| format!(" ({hint})")).unwrap_or_default();
-            (problem.path.to_string(), format!("{}{hint}", problem.message))
-        }));
-    }
-    Ok(wrong)
+    let problems = uses::problems(&configs, &known).into_iter();
+    let told = problems.map(|(_, problem)| {
+        let hint = problem.suggestion.map(|hint| format!(" ({hint})")).unwrap_or_default();
+        (problem.path.to_string(), format!("{}{hint}", problem.message))
+    });
+    Ok(told.collect())
 }
 
-/// Writes what the newest version of a config names.
-pub(super) async fn write(tx: &Tx, config: Uuid, definition: &JobConfig) -> Result<(), store::Error> {
-    let uses: Vec<Use> = uses::of(definition).into_iter().map(|(one, _)| one).collect();
+/// Writes what the newest version of a config names, if that is not what the one `before` named. Of a version that cannot
+/// be read nobody knows what it named.
+pub(super) async fn write(
+    tx: &Tx,
+    config: Uuid,
+    before: Option<&JobConfig>,
+    definition: &JobConfig,
+) -> Result<(), store::Error> {
+    let names = |definition| -> Vec<Use> { uses::of(definition).into_iter().map(|(one, _)| one).collect() };
+    let uses = names(definition);
+    if before.is_some_and(|before| names(before) == uses) {
+        return Ok(());
+    }
     store::uses::put(tx, config, &definition.namespace, &uses).await
 }
 
@@ -59,23 +66,19 @@ pub(super) async fn in_the_way(tx: &Tx, order: &Delete) -> Result<Option<Error>,
     if order.force {
         return Ok(None);
     }
-    let known = store::uses::known(tx, &order.namespace).await?;
-    let mut users: Vec<String> = known
-        .uses
+    let Users { first, total } = store::uses::users_of(tx, &order.namespace, &order.name, USERS_SHOWN_MAX).await?;
+    if first.is_empty() {
+        return Ok(None);
+    }
+    let users: Vec<String> = first
         .iter()
-        .filter(|one| one.name == order.name && one.user != order.name)
         .map(|one| match one.kind {
             Kind::Task => format!("{} (a `job` task)", one.user),
             Kind::After => format!("{} (after_jobs)", one.user),
             Kind::Callback => format!("{} (a callback)", one.user),
         })
         .collect();
-    if users.is_empty() {
-        return Ok(None);
-    }
-    users.sort_unstable();
-    let more = users.len().saturating_sub(USERS_SHOWN_MAX);
-    users.truncate(USERS_SHOWN_MAX);
+    let more = total.saturating_sub(USERS_SHOWN_MAX);
     let and_more = if more > 0 { format!(" and {more} more") } else { String::new() };
     Ok(Some(Error::Conflict {
         reason: "JOB_CONFIG_USED",

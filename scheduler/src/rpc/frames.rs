@@ -12,6 +12,7 @@ use crate::{
         command::{Command, Disconnect, DisconnectReason, Down, LOG_LIMIT_BYTES, RunSpec, Welcome},
         definition::Target,
         heartbeat::{Answer, Drain, EndReason, Frame, Hello, SlotReport, SlotStatus, TaskRef, TaskResult, Verdict},
+        runner,
         time::Timestamp,
         timing::Timing,
     },
@@ -33,7 +34,7 @@ pub(super) fn hello(wire: v1::Heartbeat) -> Result<Hello, Violation> {
     let slots = reports(&wire.slots)?;
     let drain = drain(wire.drain);
     let wire = wire.hello.ok_or("the first frame of a stream carries hello")?;
-    if !is_name(&wire.runner_id) {
+    if !runner::is_id(&wire.runner_id) {
         return Err("hello.runner_id is 1 to 100 of a-z, A-Z, 0-9, \"-\", \"_\" and \".\"".to_owned());
     }
     if wire.slots == 0 || wire.slots > SLOTS_MAX {
@@ -87,11 +88,6 @@ pub(super) fn frame(wire: &v1::Heartbeat) -> Result<Frame, Violation> {
         return Err("hello is in the first frame only".to_owned());
     }
     Ok(Frame { seq: wire.seq, ack: wire.ack, slots: reports(&wire.slots)?, drain: drain(wire.drain) })
-}
-
-fn is_name(name: &str) -> bool {
-    (1..=100).contains(&name.len())
-        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'))
 }
 
 fn drain(wire: i32) -> Option<Drain> {

@@ -4,12 +4,11 @@
 //! It carries a check over the listing it belongs to: used with other filters it is refused instead of giving a page of
 //! something else.
 
-use std::fmt::Write as _;
-
 use serde::{Serialize, de::DeserializeOwned};
 use sha2::{Digest as _, Sha256};
 
 use super::status::Error;
+use crate::domain::hex::hex;
 
 /// Rows of a page when the request does not say.
 const SIZE_DEFAULT: u32 = 100;
@@ -43,10 +42,7 @@ impl Listing {
         let key = serde_json::to_vec(key).expect("a key has a JSON form");
         let mut bytes = self.check(&key).to_vec();
         bytes.extend(key);
-        bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut token, byte| {
-            let _never_fails = write!(token, "{byte:02x}");
-            token
-        })
+        hex(&bytes)
     }
 
     /// The key that a token leads past; `None` for the first page.

@@ -70,6 +70,8 @@ const fn name<S: NamedService>() -> &'static str {
 /// Serves until the scheduler stops, then lets what is open end.
 pub(crate) async fn serve(api: Api, listener: TcpListener) -> Result<(), Error> {
     let (health, health_service) = tonic_health::server::health_reporter();
+    // Who asks before the database was asked hears that nothing serves yet, and not that there is no such service.
+    tell_health(&health, ServingStatus::NotServing).await;
     let reporting = api.tasks.spawn(report_health(api.clone(), health));
     let apply_bytes_max = MESSAGE_BYTES_MAX + APPLY_BYTES_MARGIN;
     let services = Routes::new(health_service)
@@ -144,10 +146,7 @@ async fn report_health(api: Api, health: HealthReporter) {
         let now = answered && !api.stop.is_cancelled();
         if serving != Some(now) {
             let status = if now { ServingStatus::Serving } else { ServingStatus::NotServing };
-            // The empty name stands for the server as a whole.
-            for service in std::iter::once("").chain(SERVICES) {
-                health.set_service_status(service, status).await;
-            }
+            tell_health(&health, status).await;
             if serving.is_some() && !now && !api.stop.is_cancelled() {
                 warn!("the database does not answer; not serving until it does");
             }
@@ -160,5 +159,12 @@ async fn report_health(api: Api, health: HealthReporter) {
             () = api.stop.cancelled() => {}
             () = time::sleep(HEALTH_INTERVAL) => {}
         }
+    }
+}
+
+/// Tells the health of every service, and under the empty name that of the server as a whole.
+async fn tell_health(health: &HealthReporter, status: ServingStatus) {
+    for service in std::iter::once("").chain(SERVICES) {
+        health.set_service_status(service, status).await;
     }
 }

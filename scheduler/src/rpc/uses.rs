@@ -1,7 +1,7 @@
 //! What definitions of a request name of others, checked before the engine checks it again under a lock: here what is
 //! wrong can be told with its line.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use super::{api::Api, job_configs::violation, status::Error};
 use crate::domain::{
@@ -20,20 +20,19 @@ pub(super) struct Given {
 
 /// Tells every name that means nothing, and rings.
 pub(super) async fn check(api: &Api, given: &[Given]) -> Result<(), Error> {
-    let mut violations = Vec::new();
-    let namespaces: BTreeSet<&str> = given.iter().map(|given| given.config.namespace.as_str()).collect();
-    for namespace in namespaces {
-        let of: Vec<&Given> = given.iter().filter(|given| given.config.namespace == namespace).collect();
-        let configs: Vec<&JobConfig> = of.iter().map(|given| &given.config).collect();
-        if configs.iter().all(|config| uses::of(config).is_empty()) {
-            continue;
-        }
-        let known = api.store.uses(namespace).await?;
-        violations.extend(uses::check(&configs, &known).into_iter().map(|(position, mut problem)| {
-            let place = of[position].places.iter().find(|(path, _)| *path == problem.path);
+    let configs: Vec<&JobConfig> = given.iter().map(|given| &given.config).collect();
+    let mut known = BTreeMap::new();
+    for namespace in uses::named(&configs).into_keys() {
+        let found = api.store.uses(&namespace).await?;
+        known.insert(namespace, found);
+    }
+    let problems = uses::problems(&configs, &known).into_iter();
+    let violations: Vec<_> = problems
+        .map(|(position, mut problem)| {
+            let place = given[position].places.iter().find(|(path, _)| *path == problem.path);
             problem.span = place.map(|(_, span)| *span);
             violation(if place.is_some() { "source" } else { "config" }, &problem)
-        }));
-    }
+        })
+        .collect();
     if violations.is_empty() { Ok(()) } else { Err(Error::Invalid(violations)) }
 }

@@ -11,7 +11,7 @@ use uuid::Uuid;
 use super::{
     Error, Tx,
     row::Row as _,
-    schedule::Config,
+    schedule::{self, Config},
     sql::{self, Input, bigint, text, uuid},
 };
 use crate::domain::time::Timestamp;
@@ -84,16 +84,7 @@ pub async fn claim_ready(tx: &Tx, limit: u32) -> Result<Vec<Config>, Error> {
                         AND after_end.name = job_config_use.name))
                 ORDER BY id LIMIT :limit {skip_locked}";
     let rows = tx.query(sql::statement(tx.backend(), text, &[("limit", i64::from(limit).into())])).await?;
-    rows.iter()
-        .map(|row| {
-            Ok(Config {
-                id: row.column("id")?,
-                namespace: row.column("namespace")?,
-                name: row.column("name")?,
-                version: row.number("version")?,
-            })
-        })
-        .collect()
+    rows.iter().map(|row| schedule::config(row, row.column("id")?)).collect()
 }
 
 /// What has finished for these locked configs.

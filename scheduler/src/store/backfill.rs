@@ -129,12 +129,7 @@ pub async fn live(tx: &Tx, backfills: &[Uuid]) -> Result<BTreeMap<Uuid, u32>, Er
                 WHERE backfill_id IN (SELECT wanted FROM input) AND state IN ('CREATED', 'RUNNING', 'TERMINATING')
                 GROUP BY backfill_id";
     let rows = tx.query(input.statement(tx.backend(), text, &[])).await?;
-    rows.iter()
-        .map(|row| {
-            let live: i64 = row.column("live")?;
-            Ok((row.column("backfill_id")?, u32::try_from(live).unwrap_or(u32::MAX)))
-        })
-        .collect()
+    rows.iter().map(|row| Ok((row.column("backfill_id")?, row.count("live")?))).collect()
 }
 
 /// Which of these fires (config, schedule, time) made jobs already, and the number of the newest of them.

@@ -1,5 +1,6 @@
 //! The rights to complete attempts that wait for their callbacks.
 
+use sea_orm::{ConnectionTrait as _, DbBackend, Statement};
 use uuid::Uuid;
 
 use super::{
@@ -59,13 +60,15 @@ pub async fn insert(tx: &Tx, rights: &[Right], now: Timestamp) -> Result<(), Err
     Ok(())
 }
 
-const COLUMNS: &str = "token_hash, task_id, job_id, attempt, lease, state";
-
 /// The right that a token gives. Read under the lock of its job it stays as it is.
 pub async fn find(tx: &Tx, token_hash: &str) -> Result<Option<Standing>, Error> {
-    let text = format!("SELECT {COLUMNS} FROM completion WHERE token_hash = :hash");
-    let rows = tx.query(sql::statement(tx.backend(), &text, &[("hash", token_hash.into())])).await?;
-    rows.first().map(standing).transpose()
+    tx.query(of_token(tx.backend(), token_hash)).await?.first().map(standing).transpose()
+}
+
+/// The question which right a token gives.
+fn of_token(backend: DbBackend, token_hash: &str) -> Statement {
+    let text = "SELECT token_hash, task_id, job_id, attempt, lease, state FROM completion WHERE token_hash = :hash";
+    sql::statement(backend, text, &[("hash", token_hash.into())])
 }
 
 /// Uses a right; the runner in that slot of that session is to be told, if one holds it.
@@ -115,10 +118,8 @@ pub async fn tell(tx: &Tx, sessions: &[Uuid]) -> Result<Vec<Untold>, Error> {
 impl Store {
     /// The right that a token gives, as it stands at the moment.
     pub async fn completion(&self, token_hash: &str) -> Result<Option<Standing>, Error> {
-        use sea_orm::ConnectionTrait as _;
-        let text = format!("SELECT {COLUMNS} FROM completion WHERE token_hash = :hash");
-        let statement = sql::statement(self.backend(), &text, &[("hash", token_hash.into())]);
-        self.reader().query_one_raw(statement).await?.as_ref().map(standing).transpose()
+        let row = self.reader().query_one_raw(of_token(self.backend(), token_hash)).await?;
+        row.as_ref().map(standing).transpose()
     }
 }
 

@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use sea_orm::{DbBackend, Statement};
 use uuid::Uuid;
 
 use super::{
     Error, Tx,
-    row::Row as _,
+    row::Row,
     sql::{Input, int, text, uuid},
     task::HOLDS_SLOT,
 };
@@ -35,30 +36,51 @@ pub async fn lock(tx: &Tx, keys: &BTreeSet<String>) -> Result<BTreeSet<String>, 
     Ok(locked)
 }
 
+/// The tasks that hold a key of the input. Two questions, for each of which there is an index: one question with OR in it
+/// would be answered by reading every task there ever was.
+fn holding() -> String {
+    let columns = "id, job_id, task_config_id, shard_index, concurrency_key, concurrency_limit";
+    let of_keys = "concurrency_key IS NOT NULL AND concurrency_key IN (SELECT wanted FROM input)";
+    format!(
+        "WITH {{input}}, holder AS (
+             SELECT {columns} FROM task WHERE {HOLDS_SLOT} AND {of_keys}
+             UNION ALL
+             SELECT {columns} FROM task WHERE NOT gone AND NOT ({HOLDS_SLOT}) AND {of_keys}
+         )"
+    )
+}
+
+/// The question how many hold these keys.
+pub(super) fn counted(backend: DbBackend, keys: &BTreeSet<String>) -> Statement {
+    let text = format!(
+        "{} SELECT concurrency_key, count(*) AS holders, min(concurrency_limit) AS lowest FROM holder
+         GROUP BY concurrency_key",
+        holding()
+    );
+    these(keys).statement(backend, &text, &[])
+}
+
+/// The question which tasks hold a key, the first few of them: job, shard and name.
+pub(super) fn named(backend: DbBackend, key: &str, limit: u32) -> Statement {
+    let text = format!(
+        "{} SELECT holder.job_id, holder.shard_index, task_config.name FROM holder
+         JOIN task_config ON task_config.id = holder.task_config_id ORDER BY holder.id LIMIT :limit",
+        holding()
+    );
+    these(&BTreeSet::from([key.to_owned()])).statement(backend, &text, &[("limit", i64::from(limit).into())])
+}
+
+/// Reads an answer to [`counted`].
+pub(super) fn read_counted(row: &impl Row) -> Result<(String, Holders), Error> {
+    Ok((row.column("concurrency_key")?, Holders { count: row.count("holders")?, lowest: row.maybe_number("lowest")? }))
+}
+
 /// Who holds these keys, asked in a statement after the one that locked them; those that nobody holds are left out.
 pub async fn holders(tx: &Tx, keys: &BTreeSet<String>) -> Result<BTreeMap<String, Holders>, Error> {
     if keys.is_empty() {
         return Ok(BTreeMap::new());
     }
-    let text = format!(
-        "WITH {{input}}, holder AS (
-             SELECT concurrency_key, concurrency_limit FROM task WHERE concurrency_key IS NOT NULL AND {HOLDS_SLOT}
-             AND concurrency_key IN (SELECT wanted FROM input)
-             UNION ALL
-             SELECT concurrency_key, concurrency_limit FROM task WHERE concurrency_key IS NOT NULL AND NOT gone
-             AND NOT ({HOLDS_SLOT}) AND concurrency_key IN (SELECT wanted FROM input)
-         )
-         SELECT concurrency_key, count(*) AS holders, min(concurrency_limit) AS lowest FROM holder
-         GROUP BY concurrency_key"
-    );
-    let rows = tx.query(these(keys).statement(tx.backend(), &text, &[])).await?;
-    rows.iter()
-        .map(|row| {
-            let count = u32::try_from(row.column::<i64>("holders")?).unwrap_or(u32::MAX);
-            let holders = Holders { count, lowest: row.maybe_number("lowest")? };
-            Ok((row.column("concurrency_key")?, holders))
-        })
-        .collect()
+    tx.query(counted(tx.backend(), keys)).await?.iter().map(read_counted).collect()
 }
 
 /// Writes down under which keys tasks are given out, in the transaction that does so.
@@ -82,4 +104,23 @@ fn these(keys: &BTreeSet<String>) -> Input<1> {
         input.push([key.as_str().into()]);
     }
     input
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::{index_use, testing};
+
+    #[tokio::test]
+    async fn the_holders_of_a_key_are_found_without_reading_what_has_ended() {
+        let world = testing::sqlite().await;
+        let keys = BTreeSet::from(["a".to_owned()]);
+        for question in [counted(DbBackend::Sqlite, &keys), named(DbBackend::Sqlite, "a", 10)] {
+            let plan = index_use::plan(&world, question).await;
+            for index in ["task_holds_key", "task_may_hold_key"] {
+                assert!(plan.iter().any(|step| step.contains(index)), "{index}: {plan:?}");
+            }
+            assert!(!plan.iter().any(|step| step.starts_with("SCAN task")), "{plan:?}");
+        }
+    }
 }

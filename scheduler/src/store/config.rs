@@ -9,7 +9,10 @@ use super::{
     row::{Record, Row, unreadable},
     sql::{self, Input, int, uuid},
 };
-use crate::domain::{definition::JobConfig, time::Timestamp};
+use crate::domain::{
+    definition::JobConfig,
+    time::{Timestamp, micros},
+};
 
 /// A job config, locked.
 #[derive(Debug, Clone)]
@@ -158,12 +161,19 @@ pub async fn insert_version(
         tx.execute(arrows.statement(tx.backend(), text, &[])).await?;
     }
 
-    let text = "UPDATE job_config SET version = :version, updated_at = :now, max_active_jobs = :max WHERE id = :config";
+    // What it says of all its jobs, those of other versions too, stands where it is asked for without reading a definition.
+    let text = "UPDATE job_config SET version = :version, updated_at = :now, max_active_jobs = :max,
+                    retain_age = :age, retain_count = :count, retain_logs = :logs
+                WHERE id = :config";
+    let kept = definition.retention.unwrap_or_default();
     let params = [
         ("config", config.into()),
         ("version", version.cast_signed().into()),
         ("now", now.0.into()),
         ("max", definition.max_active_jobs.map(u32::cast_signed).into()),
+        ("age", kept.age.map(micros).into()),
+        ("count", kept.count.map(u32::cast_signed).into()),
+        ("logs", kept.logs.map(micros).into()),
     ];
     tx.execute(sql::statement(tx.backend(), text, &params)).await?;
     Ok(())
@@ -196,8 +206,7 @@ pub async fn live_jobs_before(tx: &Tx, config: Uuid, version: u32) -> Result<u32
                 AND state IN ('CREATED', 'RUNNING', 'TERMINATING')";
     let params = [("config", config.into()), ("version", version.cast_signed().into())];
     let rows = tx.query(sql::statement(tx.backend(), text, &params)).await?;
-    let live: i64 = rows.first().map(|row| row.column("live")).transpose()?.unwrap_or_default();
-    Ok(u32::try_from(live).unwrap_or(u32::MAX))
+    rows.first().map_or(Ok(0), |row| row.count("live"))
 }
 
 /// The definition of a version alone.

@@ -30,8 +30,8 @@ const AT_REST: &str = "job.id NOT IN (SELECT task.job_id FROM task WHERE NOT tas
                     AND (parent.ended_at IS NULL OR (job.parent_task_id IS NOT NULL AND NOT parent.removing)))";
 
 /// What a job was made after never counts again for its config, although the job that says so goes.
-const COUNTED: &str = "INSERT INTO after_counted (source_job_id, job_config_id)
-    SELECT source_job_id, job_config_id FROM job_source WHERE job_id = :job
+const COUNTED: &str = "WITH {input} INSERT INTO after_counted (source_job_id, job_config_id)
+    SELECT DISTINCT source_job_id, job_config_id FROM job_source WHERE job_id IN (SELECT id FROM input)
         AND EXISTS (SELECT 1 FROM job AS source WHERE source.id = job_source.source_job_id AND NOT source.removing)
     ON CONFLICT (source_job_id, job_config_id) DO NOTHING";
 
@@ -46,19 +46,6 @@ pub struct Kept {
     pub oldest: Option<Timestamp>,
     /// When the first of them ended whose output is left.
     pub oldest_logs: Option<Timestamp>,
-}
-
-/// Writes down what the newest version of a job config wants.
-pub async fn put(tx: &Tx, config: Uuid, own: Retention) -> Result<(), Error> {
-    let text = "UPDATE job_config SET retain_age = :age, retain_count = :count, retain_logs = :logs WHERE id = :config";
-    let params = [
-        ("config", config.into()),
-        ("age", own.age.map(micros).into()),
-        ("count", own.count.map(u32::cast_signed).into()),
-        ("logs", own.logs.map(micros).into()),
-    ];
-    tx.execute(sql::statement(tx.backend(), text, &params)).await?;
-    Ok(())
 }
 
 /// Job configs after this one, those that were deleted too.
@@ -229,27 +216,30 @@ pub async fn claim(tx: &Tx, jobs: &[Uuid]) -> Result<Vec<Uuid>, Error> {
     rows.iter().map(|row| row.column("id")).collect()
 }
 
-/// Removes rows of a job that is locked, at most so many, and the job itself with its last ones. Returns how many rows.
-pub async fn remove(tx: &Tx, job: Uuid, limit: u64) -> Result<u64, Error> {
+/// Removes rows of jobs that are locked, at most so many, and the jobs themselves with the last ones. Returns how many rows.
+pub async fn remove(tx: &Tx, jobs: &[Uuid], limit: u64) -> Result<u64, Error> {
     let mut removed = 0;
     for text in [
-        "DELETE FROM callback WHERE id IN (SELECT id FROM callback WHERE job_id = :job LIMIT :limit)",
-        "DELETE FROM task WHERE id IN (SELECT id FROM task WHERE job_id = :job LIMIT :limit)",
+        "WITH {input} DELETE FROM callback WHERE id IN
+             (SELECT id FROM callback WHERE job_id IN (SELECT id FROM input) LIMIT :limit)",
+        "WITH {input} DELETE FROM task WHERE id IN
+             (SELECT id FROM task WHERE job_id IN (SELECT id FROM input) LIMIT :limit)",
     ] {
-        let left = limit - removed;
-        if left == 0 {
-            return Ok(removed);
-        }
-        let params = [("job", job.into()), ("limit", left.cast_signed().into())];
-        removed += tx.execute(sql::statement(tx.backend(), text, &params)).await?;
-    }
-    if removed < limit {
-        for text in [COUNTED, "DELETE FROM after_counted WHERE source_job_id = :job", "DELETE FROM job WHERE id = :job"]
-        {
-            removed += tx.execute(sql::statement(tx.backend(), text, &[("job", job.into())])).await?;
+        if !jobs.is_empty() && removed < limit {
+            let left = (limit - removed).cast_signed();
+            removed += tx.execute(task::ids(jobs).statement(tx.backend(), text, &[("limit", left.into())])).await?;
         }
     }
-    Ok(removed)
+    let left = usize::try_from(limit - removed).unwrap_or(usize::MAX);
+    let bare = &jobs[..jobs.len().min(left)];
+    if bare.is_empty() {
+        return Ok(removed);
+    }
+    for text in [COUNTED, "WITH {input} DELETE FROM after_counted WHERE source_job_id IN (SELECT id FROM input)"] {
+        tx.execute(task::ids(bare).statement(tx.backend(), text, &[])).await?;
+    }
+    let text = "WITH {input} DELETE FROM job WHERE id IN (SELECT id FROM input)";
+    Ok(removed + tx.execute(task::ids(bare).statement(tx.backend(), text, &[])).await?)
 }
 
 /// Forgets fires of job configs between these two that made no job and are too old. Returns how many.
@@ -280,6 +270,16 @@ pub async fn forget_fires(
 pub async fn forget_callbacks(tx: &Tx, before: Timestamp, limit: u64) -> Result<u64, Error> {
     let text = "DELETE FROM callback WHERE id IN (SELECT id FROM callback WHERE job_id IS NULL
                     AND created_at < :before AND state <> 'PENDING' ORDER BY created_at LIMIT :limit)";
+    let params = [("before", before.0.into()), ("limit", limit.cast_signed().into())];
+    tx.execute(sql::statement(tx.backend(), text, &params)).await
+}
+
+/// Forgets backfills that ended before this and none of whose jobs is left. Returns how many.
+pub async fn forget_backfills(tx: &Tx, before: Timestamp, limit: u64) -> Result<u64, Error> {
+    let text =
+        "DELETE FROM backfill WHERE id IN (SELECT id FROM backfill WHERE ended_at < :before AND state <> 'RUNNING'
+                    AND NOT EXISTS (SELECT 1 FROM job WHERE job.backfill_id = backfill.id)
+                    ORDER BY ended_at LIMIT :limit)";
     let params = [("before", before.0.into()), ("limit", limit.cast_signed().into())];
     tx.execute(sql::statement(tx.backend(), text, &params)).await
 }

@@ -28,6 +28,11 @@ pub(crate) trait Row {
         Ok(self.column::<Option<i32>>(name)?.map(i32::cast_unsigned))
     }
 
+    /// What a question counted.
+    fn count(&self, name: &str) -> Result<u32, Error> {
+        Ok(u32::try_from(self.column::<i64>(name)?).unwrap_or(u32::MAX))
+    }
+
     /// A column that holds an instant, or nothing.
     fn time(&self, name: &str) -> Result<Option<Timestamp>, Error> {
         Ok(self.column::<Option<i64>>(name)?.map(Timestamp))

@@ -145,7 +145,7 @@ pub async fn live(tx: &Tx, configs: &[Uuid]) -> Result<BTreeMap<Uuid, Live>, Err
     let mut found: BTreeMap<Uuid, Live> = BTreeMap::new();
     let Some(statement) = about(tx, configs, &text) else { return Ok(found) };
     for row in tx.query(statement).await? {
-        let (live, waiting) = (count(&row, "live")?, count(&row, "waiting")?);
+        let (live, waiting) = (row.count("live")?, row.count("waiting")?);
         found.insert(row.column("job_config_id")?, Live { active: live - waiting, unproven: 0, waiting });
     }
     let text = "WITH {input} SELECT job.job_config_id, count(*) AS unproven FROM task JOIN job ON job.id = task.job_id
@@ -154,7 +154,7 @@ pub async fn live(tx: &Tx, configs: &[Uuid]) -> Result<BTreeMap<Uuid, Live>, Err
                 AND job.backfill_id IS NULL GROUP BY job.job_config_id";
     let Some(statement) = about(tx, configs, text) else { return Ok(found) };
     for row in tx.query(statement).await? {
-        found.entry(row.column("job_config_id")?).or_default().unproven = count(&row, "unproven")?;
+        found.entry(row.column("job_config_id")?).or_default().unproven = row.count("unproven")?;
     }
     Ok(found)
 }
@@ -286,17 +286,14 @@ fn about(tx: &Tx, ids: &[Uuid], text: &str) -> Option<sea_orm::Statement> {
     Some(input.statement(tx.backend(), text, &[]))
 }
 
-fn count(row: &impl Row, name: &str) -> Result<u32, Error> {
-    Ok(u32::try_from(row.column::<i64>(name)?).unwrap_or(u32::MAX))
-}
-
 fn claimed(row: &impl Row) -> Result<Claimed, Error> {
     let schedule = read(row)?;
     let config = config(row, schedule.job_config_id)?;
     Ok(Claimed { row: schedule, config, job_ended_at: row.time("job_ended_at")? })
 }
 
-fn config(row: &impl Row, id: Uuid) -> Result<Config, Error> {
+/// Reads a config; what is called `id` in the row may be another thing.
+pub(super) fn config(row: &impl Row, id: Uuid) -> Result<Config, Error> {
     Ok(Config { id, namespace: row.column("namespace")?, name: row.column("name")?, version: row.number("version")? })
 }
 

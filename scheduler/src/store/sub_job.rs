@@ -2,14 +2,16 @@
 //!
 //! The row of the child names the task and the attempt that made it, under a unique index: one attempt, one child.
 
+use sea_orm::{DbBackend, Statement};
 use uuid::Uuid;
 
 use super::{
     Error, Tx,
-    row::{Row as _, unreadable},
+    row::{Row, unreadable},
     sql::{self, Input, uuid},
+    task::RANK,
 };
-use crate::domain::{job::JobState, time::Timestamp};
+use crate::domain::{job::JobState, placement::SUB_JOB, time::Timestamp};
 
 /// A task that stands for a job, by its job and itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -39,32 +41,43 @@ pub struct Child {
     pub timed_out: bool,
 }
 
-/// What holds of tasks that wait for their child; SQLite takes the index only where its very condition stands.
-const WITH_CHILD: &str = "task.class = 'job;;' AND task.state IN ('RUNNING', 'TERMINATING')";
-
 const JOIN: &str = "JOIN job ON job.parent_task_id = task.id AND job.parent_attempt = task.attempt";
+
+/// What holds of tasks that wait for their child; SQLite takes the index only where its very condition stands.
+fn with_child() -> String {
+    format!("task.class = '{SUB_JOB}' AND task.state IN ('RUNNING', 'TERMINATING')")
+}
 
 /// Tasks whose child has ended, and tasks that are to be ended while their child is not: what a lost signal left undone.
 pub async fn unsettled(tx: &Tx, limit: u32) -> Result<Vec<Place>, Error> {
+    let with_child = with_child();
     let text = format!(
-        "SELECT task.job_id, task.id FROM task {JOIN} WHERE {WITH_CHILD}
+        "SELECT task.job_id, task.id FROM task {JOIN} WHERE {with_child}
          AND (job.state IN ('FINISHED', 'FAILED', 'SKIPPED', 'TERMINATED')
               OR (task.state = 'TERMINATING' AND job.state IN ('CREATED', 'RUNNING')))
          ORDER BY task.id LIMIT :limit"
     );
-    places(tx, &text, &[("limit", i64::from(limit).into())]).await
+    let unsettled = sql::statement(tx.backend(), &text, &[("limit", i64::from(limit).into())]);
+    places(&tx.query(unsettled).await?)
 }
 
-/// Tasks that may be given a child now, the most urgent first.
+/// Tasks that may be given a child now, in the order in which a runner would take them.
 pub async fn due(tx: &Tx, now: Timestamp, limit: u32) -> Result<Vec<Place>, Error> {
-    let text = "SELECT task.job_id, task.id FROM task
-                WHERE task.state = 'QUEUED' AND task.class = 'job;;' AND task.not_before <= :now
-                ORDER BY task.priority DESC, task.queued_at, task.id LIMIT :limit";
-    places(tx, text, &[("now", now.0.into()), ("limit", i64::from(limit).into())]).await
+    places(&tx.query(childless(tx.backend(), now, limit)).await?)
 }
 
-async fn places(tx: &Tx, text: &str, params: &[(&str, sea_orm::Value)]) -> Result<Vec<Place>, Error> {
-    let rows = tx.query(sql::statement(tx.backend(), text, params)).await?;
+/// The question of [`due`].
+fn childless(backend: DbBackend, now: Timestamp, limit: u32) -> Statement {
+    let text = format!(
+        "SELECT task.job_id, task.id FROM task
+         WHERE task.state = 'QUEUED' AND task.class = :class AND task.not_before <= :now
+         ORDER BY {RANK}, task.id LIMIT :limit"
+    );
+    let params = [("class", SUB_JOB.into()), ("now", now.0.into()), ("limit", i64::from(limit).into())];
+    sql::statement(backend, &text, &params)
+}
+
+fn places(rows: &[impl Row]) -> Result<Vec<Place>, Error> {
     rows.iter().map(|row| Ok(Place { job: row.column("job_id")?, task: row.column("id")? })).collect()
 }
 
@@ -101,4 +114,18 @@ pub async fn children(tx: &Tx, tasks: &[Uuid]) -> Result<Vec<(Uuid, Child)>, Err
             Ok((row.column("task_id")?, child))
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::{index_use, testing};
+
+    #[tokio::test]
+    async fn who_is_given_a_child_next_is_read_off_the_queue_in_its_order() {
+        let world = testing::sqlite().await;
+        let plan = index_use::plan(&world, childless(DbBackend::Sqlite, Timestamp(1), 1)).await;
+        assert!(plan.iter().any(|step| step.contains("USING INDEX task_rank")), "{plan:?}");
+        assert!(!plan.iter().any(|step| step.contains("TEMP B-TREE")), "{plan:?}");
+    }
 }

@@ -1,8 +1,12 @@
 //! Tasks as rows: the questions and the transitions of a turn. Every change is guarded by the state and the lease that
 //! were seen.
 
+mod queue;
+
 use uuid::Uuid;
 
+pub(super) use self::queue::{RANK, classes};
+pub use self::queue::{lock_queued, next_not_before, queued_before, queued_classes, queued_of_class};
 use super::{
     Error, Tx,
     row::{Row, unreadable},
@@ -114,10 +118,6 @@ pub struct Changed<'a> {
 /// The condition of the index over tasks that hold a slot. SQLite takes an index with a condition only where that very
 /// text stands in the question, and with values instead of parameters.
 pub(super) const HOLDS_SLOT: &str = "state IN ('DISPATCHED', 'RUNNING', 'TERMINATING')";
-
-/// [`rank`](crate::domain::placement::rank) as the index over queued tasks has it: the ageing is written as a number,
-/// since an index is found by its very text.
-pub(super) const RANK: &str = "(queued_at - priority * CAST(60000000 AS bigint))";
 
 pub(super) const COLUMNS: &str = "task.id, task.job_id, task.task_config_id, task.node, task.kind, task.group_id,
     task.shard_index, task.shard_count, task.shard_item, task.state, task.reason, task.skip_cause, task.attempt,
@@ -275,77 +275,6 @@ pub async fn outputs(tx: &Tx, nodes: &[(Uuid, u32)]) -> Result<Vec<(Uuid, u32, T
     rows.iter()
         .map(|row| Ok((row.column("job_id")?, row.number("node")?, state_of(row)?, row.column("output")?)))
         .collect()
-}
-
-/// The classes of the tasks that are queued, in their order, after the one given. Each is found by one step into the index,
-/// however many tasks it has.
-pub async fn queued_classes(tx: &Tx, after: &str, limit: u32) -> Result<Vec<String>, Error> {
-    let text = "WITH RECURSIVE classes (class) AS (
-                    SELECT (SELECT class FROM task WHERE state = 'QUEUED' AND class > :after ORDER BY class LIMIT 1)
-                    UNION ALL
-                    SELECT (SELECT task.class FROM task WHERE task.state = 'QUEUED' AND task.class > classes.class
-                            ORDER BY task.class LIMIT 1)
-                    FROM classes WHERE classes.class IS NOT NULL
-                )
-                SELECT class FROM classes WHERE class IS NOT NULL LIMIT :limit";
-    let params = [("after", after.into()), ("limit", i64::from(limit).into())];
-    let rows = tx.query(sql::statement(tx.backend(), text, &params)).await?;
-    rows.iter().map(|row| row.column("class")).collect()
-}
-
-/// Locks the next queued tasks of a class, leaving out what another scheduler is picking.
-pub async fn lock_queued(
-    tx: &Tx,
-    class: &str,
-    now: Timestamp,
-    limit: u32,
-    except: &[Uuid],
-) -> Result<Vec<TaskRow>, Error> {
-    let params = [("class", class.into()), ("now", now.0.into()), ("limit", i64::from(limit).into())];
-    if !except.is_empty() {
-        let mut input = Input::new([uuid("laid_aside")]);
-        for job in except {
-            input.push([(*job).into()]);
-        }
-        let text = format!(
-            "WITH {{input}} SELECT {COLUMNS} FROM task WHERE state = 'QUEUED' AND class = :class AND not_before <= :now
-             AND job_id NOT IN (SELECT laid_aside FROM input)
-             ORDER BY priority DESC, queued_at, id LIMIT :limit {{skip_locked}}"
-        );
-        return read_all(&tx.query(input.statement(tx.backend(), &text, &params)).await?);
-    }
-    let text = format!(
-        "SELECT {COLUMNS} FROM task WHERE state = 'QUEUED' AND class = :class AND not_before <= :now
-         ORDER BY {RANK}, id LIMIT :limit {{skip_locked}}"
-    );
-    read_all(&tx.query(sql::statement(tx.backend(), &text, &params)).await?)
-}
-
-/// Queued tasks of a class, with their jobs, without a lock.
-pub async fn queued_of_class(tx: &Tx, class: &str, limit: u32) -> Result<Vec<(Uuid, Uuid)>, Error> {
-    let text = "SELECT id, job_id FROM task WHERE state = 'QUEUED' AND class = :class LIMIT :limit";
-    let params = [("class", class.into()), ("limit", i64::from(limit).into())];
-    let rows = tx.query(sql::statement(tx.backend(), text, &params)).await?;
-    rows.iter().map(|row| Ok((row.column("id")?, row.column("job_id")?))).collect()
-}
-
-/// Tasks of a class that are queued since this time or longer: id and job. Nothing is locked.
-pub async fn queued_before(tx: &Tx, class: &str, before: Timestamp, limit: u32) -> Result<Vec<(Uuid, Uuid)>, Error> {
-    let text = "SELECT id, job_id FROM task WHERE state = 'QUEUED' AND class = :class AND queued_at <= :before
-                ORDER BY id LIMIT :limit";
-    let params = [("class", class.into()), ("before", before.0.into()), ("limit", i64::from(limit).into())];
-    let rows = tx.query(sql::statement(tx.backend(), text, &params)).await?;
-    rows.iter().map(|row| Ok((row.column("id")?, row.column("job_id")?))).collect()
-}
-
-/// When the next task that waits for a retry may be picked.
-pub async fn next_not_before(tx: &Tx, now: Timestamp) -> Result<Option<Timestamp>, Error> {
-    // The second condition is that of an index: whatever else waits costs nothing.
-    let text = "SELECT min(not_before) AS next FROM task
-                WHERE state = 'QUEUED' AND not_before > 0 AND not_before > :now";
-    let rows = tx.query(sql::statement(tx.backend(), text, &[("now", now.0.into())])).await?;
-    let next: Option<i64> = rows.first().map(|row| row.column("next")).transpose()?.flatten();
-    Ok(next.map(Timestamp))
 }
 
 /// Writes new tasks.

@@ -3,6 +3,8 @@
 //! The server is started once for a test process from the binaries of the system and ends with it. Where there are
 //! none, tests run on SQLite alone and say so, unless `BATON_TEST_POSTGRES=required`.
 
+pub(crate) mod rows;
+
 use std::{
     collections::BTreeMap,
     fs,

@@ -304,14 +304,14 @@ async fn callbacks_are_listed_with_grpcurl() {
 
 /// What a mail server was told.
 #[derive(Debug, Default, Clone)]
-struct Letter {
-    login: String,
-    receivers: Vec<String>,
-    text: String,
+pub(crate) struct Letter {
+    pub(crate) login: String,
+    pub(crate) receivers: Vec<String>,
+    pub(crate) text: String,
 }
 
 /// A mail server that takes one letter, after a first one that it asks to come again.
-async fn mail_server(listener: TcpListener) -> Letter {
+pub(crate) async fn mail_server(listener: TcpListener) -> Letter {
     let mut asked_again = false;
     loop {
         let (stream, _) = listener.accept().await.expect("it is dialed");

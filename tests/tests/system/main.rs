@@ -32,4 +32,5 @@ mod schedules;
 mod servers;
 mod slow;
 mod sub_jobs;
+mod tls;
 mod upgrades;

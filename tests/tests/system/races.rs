@@ -10,8 +10,9 @@ use baton_tests::{
 use serde_json::json;
 use tokio::time::sleep;
 
-/// Schedulers on one PostgreSQL; none where there is no PostgreSQL.
-fn several(schedulers: usize) -> Option<World> {
+/// Schedulers on one PostgreSQL, with beats quick enough to notice a dead one, slow enough for a busy machine; none where
+/// there is no PostgreSQL.
+pub(crate) fn several(schedulers: usize) -> Option<World> {
     let world = World::on(Backend::Postgres).schedulers(schedulers).beat(Duration::from_secs(3));
     Backend::Postgres.is_available().then_some(world)
 }

@@ -4,7 +4,7 @@ use std::fs;
 
 use baton_tests::{
     RunnerSpec, World, job, stories,
-    v1::{self, JobState, TaskState},
+    v1::{JobState, TaskState},
 };
 use serde_json::json;
 
@@ -99,9 +99,8 @@ stories! {
         let id = cluster.run(&format!("{plan}\n---\n{load}")).await;
         assert_eq!(cluster.done(&id).await.summary(), "FAILED; load=FAILED, then=SKIPPED");
         let children = async || {
-            let request = v1::ListJobsRequest { name: "load".into(), ..v1::ListJobsRequest::default() };
-            let jobs = cluster.api().jobs.list_jobs(request).await.expect("they are listed").into_inner().jobs;
-            jobs.iter().rev().map(|job| (job.state(), job.parent_job_id == id)).collect::<Vec<_>>()
+            let jobs = cluster.ask().jobs("load").await.expect("they are listed");
+            jobs.iter().map(|job| (job.state(), job.parent_job_id == id)).collect::<Vec<_>>()
         };
         let failed = (JobState::Failed, true);
         assert_eq!(children().await, [failed, failed]);

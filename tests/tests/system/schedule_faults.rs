@@ -38,15 +38,7 @@ struct Told {
 impl Told {
     async fn of(ask: &Asked, name: &str) -> Result<Self, tonic::Status> {
         let mut told = Self::default();
-        let mut request = ListJobsRequest { name: name.to_owned(), page_size: 1_000, ..Default::default() };
-        loop {
-            let page = ask.0.jobs.clone().list_jobs(request.clone()).await?.into_inner();
-            told.jobs.extend(page.jobs.iter().filter_map(|job| job.fire_time).map(|time| time.seconds));
-            request.page_token = page.next_page_token;
-            if request.page_token.is_empty() {
-                break;
-            }
-        }
+        told.jobs.extend(ask.jobs(name).await?.iter().filter_map(|job| job.fire_time).map(|time| time.seconds));
         let request = ListFiresRequest { job_config: name.to_owned(), page_size: 1_000, ..Default::default() };
         for row in ask.0.schedules.clone().list_fires(request).await?.into_inner().fires {
             let (first, last) = (row.first_time.unwrap_or_default(), row.last_time.unwrap_or_default());

@@ -1,7 +1,5 @@
 //! Several schedulers on one PostgreSQL: all work, none matters.
 
-use std::time::Duration;
-
 use baton_tests::{
     Backend, Cluster, PATIENCE, RunnerSpec, View, World, eventually, job, one_task,
     service::Service,
@@ -9,10 +7,7 @@ use baton_tests::{
 };
 use serde_json::json;
 
-/// Two schedulers and beats quick enough to notice a dead one, slow enough for a busy machine; none where there is no PostgreSQL.
-fn two() -> Option<World> {
-    Backend::Postgres.is_available().then(|| World::on(Backend::Postgres).schedulers(2).beat(Duration::from_secs(3)))
-}
+use crate::races::several;
 
 /// A runner that knows only the scheduler with this number.
 fn runner_of(cluster: &Cluster, id: &str, scheduler: usize) -> RunnerSpec {
@@ -21,7 +16,7 @@ fn runner_of(cluster: &Cluster, id: &str, scheduler: usize) -> RunnerSpec {
 
 #[tokio::test]
 async fn a_job_of_one_scheduler_runs_on_a_runner_of_the_other() {
-    let Some(world) = two() else { return };
+    let Some(world) = several(2) else { return };
     let mut cluster = world.start().await;
     let spec = runner_of(&cluster, "far", 1);
     cluster.add_runner(spec).await;
@@ -35,7 +30,7 @@ async fn a_job_of_one_scheduler_runs_on_a_runner_of_the_other() {
 
 #[tokio::test]
 async fn runners_of_a_killed_scheduler_move_and_their_tasks_go_on() {
-    let Some(world) = two() else { return };
+    let Some(world) = several(2) else { return };
     let mut cluster = world.start().await;
     for number in 0..4 {
         cluster.add_runner(RunnerSpec::named(&format!("runner-{number}"))).await;
@@ -65,7 +60,7 @@ async fn runners_of_a_killed_scheduler_move_and_their_tasks_go_on() {
 /// runner.
 #[tokio::test]
 async fn a_loss_is_settled_by_a_scheduler_that_never_served_the_runner() {
-    let Some(world) = two() else { return };
+    let Some(world) = several(2) else { return };
     let mut cluster = world.quick().start().await;
     for (number, id) in ["mine", "yours"].into_iter().enumerate() {
         let spec = runner_of(&cluster, id, number).label(&format!("kind={id}"));
@@ -131,7 +126,7 @@ async fn a_loss_that_three_schedulers_see_is_settled_once_and_told_once() {
 
 #[tokio::test]
 async fn a_frozen_scheduler_does_no_harm_when_it_thaws() {
-    let Some(world) = two() else { return };
+    let Some(world) = several(2) else { return };
     let mut cluster = world.start().await;
     for number in 0..2 {
         cluster.add_runner(RunnerSpec::named(&format!("runner-{number}"))).await;
@@ -156,7 +151,7 @@ async fn a_frozen_scheduler_does_no_harm_when_it_thaws() {
 /// H05, H12: a scheduler that comes or goes touches nothing of the others.
 #[tokio::test]
 async fn schedulers_that_come_and_go_settle_nothing() {
-    let Some(world) = two() else { return };
+    let Some(world) = several(2) else { return };
     let mut cluster = world.start().await;
     let spec = runner_of(&cluster, "steady", 0);
     cluster.add_runner(spec).await;
@@ -175,7 +170,7 @@ async fn schedulers_that_come_and_go_settle_nothing() {
 
 #[tokio::test]
 async fn a_rolling_restart_loses_and_repeats_nothing() {
-    let Some(world) = two() else { return };
+    let Some(world) = several(2) else { return };
     let mut cluster = world.start().await;
     for number in 0..2 {
         cluster.add_runner(RunnerSpec::named(&format!("runner-{number}"))).await;
@@ -202,7 +197,7 @@ async fn a_rolling_restart_loses_and_repeats_nothing() {
 
 #[tokio::test]
 async fn every_scheduler_is_listed_and_a_dead_one_as_such() {
-    let Some(world) = two() else { return };
+    let Some(world) = several(2) else { return };
     let mut cluster = world.start().await;
     cluster.scheduler(1).kill();
     let api = cluster.api();
@@ -220,7 +215,7 @@ async fn every_scheduler_is_listed_and_a_dead_one_as_such() {
 
 #[tokio::test]
 async fn a_drained_scheduler_keeps_its_streams_and_gives_out_nothing() {
-    let Some(world) = two() else { return };
+    let Some(world) = several(2) else { return };
     let mut cluster = world.start().await;
     let spec = runner_of(&cluster, "one", 1);
     cluster.add_runner(spec).await;

@@ -7,10 +7,7 @@ use baton_tests::{
 
 /// The jobs of a config, oldest first.
 async fn jobs_of(cluster: &baton_tests::Cluster, name: &str) -> Vec<v1::Job> {
-    let request = v1::ListJobsRequest { name: name.to_owned(), ..v1::ListJobsRequest::default() };
-    let mut jobs = cluster.api().jobs.list_jobs(request).await.expect("jobs are listed").into_inner().jobs;
-    jobs.reverse();
-    jobs
+    cluster.ask().jobs(name).await.expect("jobs are listed")
 }
 
 /// Waits until a config has so many jobs, then gives them.

@@ -14,7 +14,7 @@ use crate::{
         table::Table,
         time::{self, timestamp},
     },
-    selector::{Selector, job_state, short_id, span},
+    selector::{Selector, job_state, short_id, span, trigger_kind},
     view::screen::Screen,
 };
 
@@ -44,7 +44,7 @@ pub struct Args {
     #[arg(long, value_name = "JOB")]
     parent: Option<Selector>,
     /// Only those that this made; may be repeated.
-    #[arg(long, value_name = "TRIGGER", value_parser = trigger, value_delimiter = ',')]
+    #[arg(long, value_name = "TRIGGER", value_parser = trigger_kind, value_delimiter = ',')]
     trigger: Vec<TriggerKind>,
     /// Only those made within this time.
     #[arg(long, value_name = "SPAN", value_parser = span)]
@@ -151,14 +151,6 @@ async fn watch(context: &Context, args: &Args) -> Result<(), Error> {
             _ = tokio::signal::ctrl_c() => return Ok(()),
         }
     }
-}
-
-/// Reads `sub-job`, `sub_job` and the like.
-fn trigger(word: &str) -> Result<TriggerKind, String> {
-    let name = format!("TRIGGER_KIND_{}", word.to_uppercase().replace('-', "_"));
-    TriggerKind::from_str_name(&name)
-        .filter(|kind| *kind != TriggerKind::Unspecified)
-        .ok_or_else(|| format!("{word:?} is no trigger: manual, schedule, sub-job, after-jobs or callback"))
 }
 
 /// One line a job.

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use baton::v1::{JobState, TerminateRequest};
+use baton::v1::{JobState, TerminateRequest, WatchJobResponse};
 use chrono::Utc;
 
 use super::{exit_of, last_words::last_words};
@@ -13,9 +13,16 @@ use crate::{
     client::request_id,
     context::Context,
     errors::{Error, Exit},
-    follow::{Event, JobWatch},
+    follow::{Event, Family, JobWatch},
     selector::short_id,
-    view::{change, ending, picture::Picture, screen::Screen, tree},
+    view::{
+        change,
+        children::{self, Children},
+        ending,
+        picture::Picture,
+        screen::Screen,
+        tree,
+    },
 };
 
 /// How often the picture may be drawn anew when things change.
@@ -32,6 +39,9 @@ pub struct Session<'a> {
     job_id: String,
     watch: JobWatch,
     picture: Picture,
+    /// The jobs that its tasks stand for are shown below these.
+    family: Family,
+    children: Children,
     screen: Option<Screen>,
     trouble: Option<String>,
     dirty: bool,
@@ -46,12 +56,14 @@ enum Interrupt {
 
 impl<'a> Session<'a> {
     /// Nothing is shown yet.
-    pub fn new(context: &'a Context, job_id: &str, watch: JobWatch) -> Self {
+    pub fn new(context: &'a Context, job_id: &str, watch: JobWatch, family: Family) -> Self {
         Self {
             context,
             job_id: job_id.to_owned(),
             watch,
             picture: Picture::default(),
+            family,
+            children: Children::default(),
             screen: None,
             trouble: None,
             dirty: true,
@@ -72,6 +84,7 @@ impl<'a> Session<'a> {
                     Some(event) => self.take(event?)?,
                     None => break,
                 },
+                (id, message) = self.family.next() => self.take_child(id, *message)?,
                 _ = tick.tick(), if self.screen.is_some() => self.redraw()?,
                 pressed = tokio::signal::ctrl_c() => {
                     pressed?;
@@ -89,6 +102,7 @@ impl<'a> Session<'a> {
         let now = Utc::now();
         match event {
             Event::Changed(message) => {
+                self.follow(&message);
                 let first = self.picture.job.id.is_empty();
                 let changes = self.picture.take(*message);
                 if !self.picture.job.id.is_empty() {
@@ -121,6 +135,25 @@ impl<'a> Session<'a> {
         }
     }
 
+    /// Begins to watch the jobs that tasks of a message stand for.
+    fn follow(&mut self, message: &WatchJobResponse) {
+        for child in children::running(message) {
+            self.family.follow(&child);
+        }
+    }
+
+    fn take_child(&mut self, id: String, message: WatchJobResponse) -> Result<(), Error> {
+        self.dirty = true;
+        self.follow(&message);
+        let (name, changes) = self.children.take(id, message);
+        if self.screen.is_some() {
+            return Ok(());
+        }
+        let (mode, now) = (self.context.output.time, Utc::now());
+        let lines: Vec<_> = changes.iter().map(|change| change::line_of(Some(&name), change, mode, now)).collect();
+        self.context.output.lines(&lines)
+    }
+
     fn redraw(&mut self) -> Result<(), Error> {
         let old = self.drawn.is_none_or(|drawn| drawn.elapsed() >= REDRAW_IDLE);
         if self.picture.job.id.is_empty() || !(self.dirty || old) {
@@ -128,7 +161,7 @@ impl<'a> Session<'a> {
         }
         let Some(screen) = &mut self.screen else { return Ok(()) };
         let size = Screen::size();
-        let lines = tree::draw(&self.picture, size, Utc::now(), self.trouble.as_deref());
+        let lines = tree::draw(&self.picture, &self.children, size, Utc::now(), self.trouble.as_deref());
         screen.draw(&lines, size.width)?;
         self.dirty = false;
         self.drawn = Some(Instant::now());

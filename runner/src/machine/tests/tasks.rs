@@ -1,12 +1,13 @@
 //! Tasks in their slots: leases, resets, results, and what is refused.
 
-use super::*;
+use super::{super::tasks::RUNNING_DELAY, *};
 
 #[test]
 fn a_task_is_started_reported_kept_and_forgotten_once_acknowledged() {
     let mut world = World::connected(1);
     assert_eq!(starts(&world.run_new(0, task(1, 1), spec())), [task(1, 1)]);
     world.started(0, task(1, 1));
+    world.pass(RUNNING_DELAY);
     assert_eq!((world.last().ack, world.last().slots[0].status), (2, Status::Running));
     assert_eq!(world.last().slots[0].pid, Some(7));
     let outputs = world.exited(0, task(1, 1), 0);
@@ -14,6 +15,31 @@ fn a_task_is_started_reported_kept_and_forgotten_once_acknowledged() {
     assert_eq!(world.last().slots[0].status, Status::Finished);
     assert_eq!(world.receive(0, vec![Order::ResultAck { task: task(1, 1) }]), [Output::Forget { slot: 0 }]);
     assert_eq!(world.machine.held(), 0);
+}
+
+#[test]
+fn a_task_that_is_over_at_once_is_told_in_one_frame() {
+    let mut world = World::connected(1);
+    world.run_new(0, task(1, 1), spec());
+    let before = world.frames.len();
+    assert!(world.started(0, task(1, 1)).is_empty(), "its start can wait");
+    world.exited(0, task(1, 1), 0);
+    assert_eq!((world.frames.len() - before, world.last().ack), (1, 2));
+    assert_eq!(world.results(), [(task(1, 1), EndReason::Exit)]);
+    world.pass(ACK_DELAY);
+    assert_eq!(world.frames.len() - before, 1, "nothing is left to say");
+}
+
+#[test]
+fn what_comes_together_is_told_together() {
+    let mut world = World::connected(2);
+    world.run_new(0, task(1, 1), spec());
+    world.run_new(1, task(2, 1), spec());
+    let ends = [(0, task(1, 1)), (1, task(2, 1))];
+    let inputs = ends.map(|(slot, task)| Input::Ended { slot, task, end: ended(Exit::Code(0)) });
+    let outputs = world.machine.step_all(world.now, inputs);
+    let [Output::Keep { .. }, Output::Keep { .. }, Output::Send(frame)] = &outputs[..] else { panic!("{outputs:?}") };
+    assert_eq!(frame.slots.iter().filter(|report| report.result.is_some()).count(), 2);
 }
 
 #[test]

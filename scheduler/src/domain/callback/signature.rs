@@ -1,9 +1,9 @@
 //! How a receiver knows that a message is ours, whole and fresh: a keyed hash over the time and the body.
 
-use std::fmt::Write as _;
-
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
+
+use crate::domain::hex::hex;
 
 /// The header that carries the signature.
 pub const HEADER: &str = "Baton-Signature";
@@ -14,11 +14,7 @@ pub fn sign(key: &[u8], seconds: i64, body: &[u8]) -> String {
     mac.update(seconds.to_string().as_bytes());
     mac.update(b".");
     mac.update(body);
-    let mut value = format!("t={seconds},v1=");
-    for byte in mac.finalize().into_bytes() {
-        let _never_fails = write!(value, "{byte:02x}");
-    }
-    value
+    format!("t={seconds},v1={}", hex(&mac.finalize().into_bytes()))
 }
 
 #[cfg(test)]

@@ -73,81 +73,34 @@ const fn key(name: &'static str, shape: Shape, doc: &'static str) -> Key {
     Key { name, shape, doc }
 }
 
-const TRIGGER_RULES: &[&str] = &{
-    let mut names = [""; TriggerRule::ALL.len()];
-    let mut place = 0;
-    while place < names.len() {
-        names[place] = TriggerRule::ALL[place].name();
-        place += 1;
-    }
-    names
-};
+/// The names of every value of an enum, in its order.
+macro_rules! names {
+    ($of:ty) => {
+        &{
+            let mut names = [""; <$of>::ALL.len()];
+            let mut place = 0;
+            while place < names.len() {
+                names[place] = <$of>::ALL[place].name();
+                place += 1;
+            }
+            names
+        }
+    };
+}
 
-const ON_FAILURES: &[&str] = &{
-    let mut names = [""; OnFailure::ALL.len()];
-    let mut place = 0;
-    while place < names.len() {
-        names[place] = OnFailure::ALL[place].name();
-        place += 1;
-    }
-    names
-};
-
-const OVERLAPS: &[&str] = &{
-    let mut names = [""; Overlap::ALL.len()];
-    let mut place = 0;
-    while place < names.len() {
-        names[place] = Overlap::ALL[place].name();
-        place += 1;
-    }
-    names
-};
-
-const ROUTINGS: &[&str] = &{
-    let mut names = [""; Routing::ALL.len()];
-    let mut place = 0;
-    while place < names.len() {
-        names[place] = Routing::ALL[place].name();
-        place += 1;
-    }
-    names
-};
-
-const REDIRECTS: &[&str] = &{
-    let mut names = [""; Redirects::ALL.len()];
-    let mut place = 0;
-    while place < names.len() {
-        names[place] = Redirects::ALL[place].name();
-        place += 1;
-    }
-    names
-};
-
-const EVENTS: &[&str] = &{
-    let mut names = [""; Event::ALL.len()];
-    let mut place = 0;
-    while place < names.len() {
-        names[place] = Event::ALL[place].name();
-        place += 1;
-    }
-    names
-};
-
-const OPERATORS: &[&str] = &{
-    let mut names = [""; Operator::ALL.len()];
-    let mut place = 0;
-    while place < names.len() {
-        names[place] = Operator::ALL[place].name();
-        place += 1;
-    }
-    names
-};
+const TRIGGER_RULES: &[&str] = names!(TriggerRule);
+const ON_FAILURES: &[&str] = names!(OnFailure);
+const OVERLAPS: &[&str] = names!(Overlap);
+const ROUTINGS: &[&str] = names!(Routing);
+const REDIRECTS: &[&str] = names!(Redirects);
+const EVENTS: &[&str] = names!(Event);
+const OPERATORS: &[&str] = names!(Operator);
 
 const PRIORITY: Shape = Shape::Integer(*PRIORITIES.start() as i64, *PRIORITIES.end() as i64);
 
 const ON_FAILURE: Shape = Shape::Word(ON_FAILURES, &[]);
 
-const WHEN_CUT_OFF: Shape = Shape::Word(&[WhenCutOff::ALL[0].name(), WhenCutOff::ALL[1].name()], &[]);
+const WHEN_CUT_OFF: Shape = Shape::Word(names!(WhenCutOff), &[]);
 
 /// A job file's document.
 pub(super) const JOB_CONFIG: Object = Object {

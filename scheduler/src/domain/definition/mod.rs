@@ -379,32 +379,84 @@ impl JobConfig {
 
     /// The tasks with every default filled in.
     pub fn resolved(&self) -> Vec<TaskConfig> {
-        let defaults = &self.task_defaults;
-        self.tasks
-            .iter()
-            .map(|task| {
-                let mut task = task.clone();
-                task.timeout = task.timeout.or(defaults.timeout);
-                task.retry = task.retry.or_else(|| defaults.retry.clone());
-                if task.match_labels.is_empty() {
-                    task.match_labels.clone_from(&defaults.match_labels);
-                }
-                for (key, value) in &defaults.env {
-                    task.env.entry(key.clone()).or_insert_with(|| value.clone());
-                }
-                if task.working_dir.is_empty() {
-                    task.working_dir.clone_from(&defaults.working_dir);
-                }
-                task.trigger_rule = task.trigger_rule.or(defaults.trigger_rule);
-                task.on_failure = task.on_failure.or(defaults.on_failure);
-                task.placement.fill(&defaults.placement);
-                task.queue_timeout = task.queue_timeout.or(defaults.queue_timeout);
-                task.concurrency = task.concurrency.or_else(|| defaults.concurrency.clone());
-                task.priority = task.priority.or(defaults.priority);
-                task.when_cut_off = task.when_cut_off.or(defaults.when_cut_off);
-                task.warn_after = task.warn_after.or(defaults.warn_after);
-                task
-            })
-            .collect()
+        self.tasks.iter().map(|task| task.resolved(&self.task_defaults)).collect()
+    }
+}
+
+impl TaskConfig {
+    /// The task with these defaults filled in where it says nothing itself. One that stands for a job runs on no runner
+    /// and waits in no queue: what only means something there passes it by, as it is refused where it stands on the task.
+    fn resolved(&self, defaults: &TaskDefaults) -> Self {
+        let mut task = self.clone();
+        task.timeout = task.timeout.or(defaults.timeout);
+        task.retry = task.retry.or_else(|| defaults.retry.clone());
+        task.trigger_rule = task.trigger_rule.or(defaults.trigger_rule);
+        if matches!(task.target, Target::Job(_)) {
+            task.on_failure = task.on_failure.or(defaults.on_failure.filter(|policy| !policy.transfers()));
+            return task;
+        }
+        task.on_failure = task.on_failure.or(defaults.on_failure);
+        if task.match_labels.is_empty() {
+            task.match_labels.clone_from(&defaults.match_labels);
+        }
+        for (key, value) in &defaults.env {
+            task.env.entry(key.clone()).or_insert_with(|| value.clone());
+        }
+        if task.working_dir.is_empty() {
+            task.working_dir.clone_from(&defaults.working_dir);
+        }
+        task.placement.fill(&defaults.placement);
+        task.queue_timeout = task.queue_timeout.or(defaults.queue_timeout);
+        task.concurrency = task.concurrency.or_else(|| defaults.concurrency.clone());
+        task.priority = task.priority.or(defaults.priority);
+        task.when_cut_off = task.when_cut_off.or(defaults.when_cut_off);
+        task.warn_after = task.warn_after.or(defaults.warn_after);
+        task
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::placement::Routing;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// Defaults of every kind.
+    fn defaults(on_failure: OnFailure) -> TaskDefaults {
+        TaskDefaults {
+            timeout: Some(SECOND),
+            retry: Some(Retry::times(3, SECOND)),
+            match_labels: BTreeMap::from([("pool".to_owned(), "etl".to_owned())]),
+            env: BTreeMap::from([("TZ".to_owned(), "UTC".to_owned())]),
+            working_dir: "there".to_owned(),
+            trigger_rule: Some(TriggerRule::AllDone),
+            on_failure: Some(on_failure),
+            placement: Placement { routing: Some(Routing::RoundRobin), ..Placement::default() },
+            queue_timeout: Some(SECOND),
+            concurrency: Some(Concurrency { key: "db".to_owned(), limit: 1 }),
+            priority: Some(7),
+            when_cut_off: Some(WhenCutOff::Continue),
+            warn_after: Some(SECOND),
+        }
+    }
+
+    #[test]
+    fn what_only_means_something_on_a_runner_passes_a_task_by_that_stands_for_a_job() {
+        let task = TaskConfig { target: Target::Job(SubJob::default()), ..TaskConfig::default() };
+        let stated = TaskConfig {
+            timeout: Some(SECOND),
+            retry: Some(Retry::times(3, SECOND)),
+            trigger_rule: Some(TriggerRule::AllDone),
+            on_failure: Some(OnFailure::Ignore),
+            ..task.clone()
+        };
+        assert_eq!(task.resolved(&defaults(OnFailure::Ignore)), stated);
+        for transfers in [OnFailure::Transfer, OnFailure::RetryThenTransfer] {
+            let stated = TaskConfig { on_failure: None, ..stated.clone() };
+            assert_eq!(task.resolved(&defaults(transfers)), stated);
+        }
+        let on_a_runner = TaskConfig::default().resolved(&defaults(OnFailure::Transfer));
+        assert_eq!((on_a_runner.queue_timeout, on_a_runner.on_failure), (Some(SECOND), Some(OnFailure::Transfer)));
     }
 }

@@ -4,10 +4,7 @@
 use serde_json::{Map, Value, json};
 
 use super::{
-    keys::{
-        CALLBACK, CONCURRENCY, EMAIL_CALLBACK, HTTP, HTTP_CALLBACK, JOB_CALLBACK, JOB_CONFIG, LABEL_EXPRESSION, Object,
-        RETRY, RUNNER, SCHEDULE, SHARDS, Shape, TASK_CONFIG, TASK_DEFAULTS,
-    },
+    keys::{JOB_CONFIG, Object, Shape},
     limits::NAME_MAX,
 };
 
@@ -18,26 +15,24 @@ pub fn schema() -> Value {
         "title": "Baton job file",
         "description": "A job: a graph of tasks. A file may hold several documents.",
     });
-    let objects = [
-        &JOB_CONFIG,
-        &SCHEDULE,
-        &TASK_DEFAULTS,
-        &TASK_CONFIG,
-        &HTTP,
-        &SHARDS,
-        &RUNNER,
-        &LABEL_EXPRESSION,
-        &RETRY,
-        &CONCURRENCY,
-        &CALLBACK,
-        &HTTP_CALLBACK,
-        &EMAIL_CALLBACK,
-        &JOB_CALLBACK,
-    ];
-    let defs: Map<String, Value> = objects.iter().map(|object| (object.name.to_owned(), of_object(object))).collect();
+    let mut defs = Map::new();
+    define(&JOB_CONFIG, &mut defs);
     schema["$ref"] = reference(&JOB_CONFIG);
     schema["$defs"] = Value::Object(defs);
     schema
+}
+
+/// Describes an object and whatever its keys hold, each once: what is not reached from the root is no part of a job file.
+fn define(object: &Object, defs: &mut Map<String, Value>) {
+    if defs.contains_key(object.name) {
+        return;
+    }
+    defs.insert(object.name.to_owned(), of_object(object));
+    for key in object.keys {
+        if let Shape::Object(inner) | Shape::Objects(inner) = key.shape {
+            define(inner, defs);
+        }
+    }
 }
 
 fn of_object(object: &Object) -> Value {
@@ -58,7 +53,7 @@ fn of_object(object: &Object) -> Value {
         "Callback" => &["events"],
         "HttpCallback" => &["url"],
         "EmailCallback" => &["to"],
-        "JobCallback" => &["name"],
+        "JobCallback" | "JobTarget" => &["name"],
         _ => &[],
     };
     if !required.is_empty() {
@@ -109,6 +104,8 @@ fn reference(object: &Object) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     #[test]
@@ -123,5 +120,33 @@ mod tests {
             serde_json::json!(["fail", "stop", "ignore", "transfer", "retry_then_transfer"])
         );
         assert_eq!(task["properties"]["priority"]["minimum"], -100);
+    }
+
+    #[test]
+    fn every_reference_leads_to_a_definition_and_every_definition_is_referred_to() {
+        let schema = schema();
+        let mut named = BTreeSet::new();
+        references(&schema, &mut named);
+        let defs = schema["$defs"].as_object().unwrap();
+        let defined: BTreeSet<String> = defs.keys().map(|name| format!("#/$defs/{name}")).collect();
+        assert_eq!(named, defined);
+        assert_eq!(defs["JobTarget"]["required"], serde_json::json!(["name"]));
+        for (name, object) in defs {
+            let properties = &object["properties"];
+            for required in object["required"].as_array().into_iter().flatten() {
+                assert!(properties.get(required.as_str().unwrap()).is_some(), "{name} requires {required}");
+            }
+        }
+    }
+
+    fn references(value: &Value, found: &mut BTreeSet<String>) {
+        match value {
+            Value::Object(map) => {
+                found.extend(map.get("$ref").and_then(Value::as_str).map(str::to_owned));
+                map.values().for_each(|value| references(value, found));
+            }
+            Value::Array(items) => items.iter().for_each(|value| references(value, found)),
+            _ => {}
+        }
     }
 }

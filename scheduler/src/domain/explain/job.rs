@@ -23,7 +23,7 @@ pub struct JobFacts<'a> {
     /// Why.
     pub reason: &'a str,
     /// What it waits for before its tasks are written, if it does.
-    pub waits: Option<Waits<'a>>,
+    pub waits: Option<Waits>,
     /// A task with `on_failure: stop` failed.
     pub stopping: bool,
     /// Since when it is in its state, if that is known.
@@ -42,13 +42,29 @@ pub struct JobFacts<'a> {
     pub failed: Vec<&'a str>,
 }
 
+/// A job that another waits for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Before {
+    /// Its short id.
+    pub id: String,
+    /// It is over but for an attempt that may go on somewhere: its runner is lost.
+    pub outlived: bool,
+}
+
+impl Before {
+    fn words(&self) -> String {
+        let Self { id, outlived } = self;
+        if *outlived { format!("{id} (over, but a lost attempt of it may go on)") } else { id.clone() }
+    }
+}
+
 /// What a job waits for before its tasks are written.
 #[derive(Debug, Clone)]
-pub enum Waits<'a> {
+pub enum Waits {
     /// For the end of the jobs of its config before it: `overlap` says so.
     Turn {
-        /// The short ids of the first few that live.
-        live: Vec<&'a str>,
+        /// The first few that live.
+        live: Vec<Before>,
     },
     /// For one of the places of its config: `max_active_jobs` says so.
     Place {
@@ -56,32 +72,38 @@ pub enum Waits<'a> {
         places: Places,
         /// How many wait before it.
         before: u32,
-        /// The short ids of the first few that have one.
-        live: Vec<&'a str>,
+        /// The first few that have one.
+        live: Vec<Before>,
     },
 }
 
 /// The check that holds a job which waits, the end of the sentence, and what would free it.
 fn waiting(facts: &JobFacts<'_>) -> Option<(Check, String, Vec<String>)> {
-    let (name, detail, because, live) = match facts.waits.as_ref()? {
-        Waits::Turn { live } => {
-            let because = format!("it waits until the jobs before it are over: {}", some(live));
-            ("overlap", because.clone(), because, live)
+    let waits = facts.waits.as_ref()?;
+    let (Waits::Turn { live } | Waits::Place { live, .. }) = waits;
+    let words: Vec<String> = live.iter().map(Before::words).collect();
+    let (name, detail, because) = match waits {
+        Waits::Turn { .. } => {
+            let because = format!("it waits until the jobs before it are over: {}", some(&words));
+            ("overlap", because.clone(), because)
         }
-        Waits::Place { places, before, live } if places.free() > *before => {
+        Waits::Place { places, before, .. } if places.free() > *before => {
             let detail = "there is a place for it".to_owned();
-            ("max_active_jobs", detail, "there is a place, and it is about to begin".to_owned(), live)
+            ("max_active_jobs", detail, "there is a place, and it is about to begin".to_owned())
         }
-        Waits::Place { places, before, live } => {
+        Waits::Place { places, before, .. } => {
             let max = places.max.unwrap_or(u32::MAX);
-            let detail = format!("{} of at most {max} run, {} before it: {}", places.active, before, some(live));
+            let detail = format!("{} of at most {max} run, {} before it: {}", places.active, before, some(&words));
             let because =
-                format!("at most {} of its config may run at once ({})", counted(max as usize, "job"), some(live));
-            ("max_active_jobs", detail, because, live)
+                format!("at most {} of its config may run at once ({})", counted(max as usize, "job"), some(&words));
+            ("max_active_jobs", detail, because)
         }
     };
     let mut fixes = vec!["nothing: it begins when one of them ends".to_owned()];
-    fixes.extend(live.first().map(|job| format!("baton explain {job}")));
+    fixes.extend(live.first().map(|job| format!("baton explain {}", job.id)));
+    if let Some(Before { id, .. }) = live.iter().find(|job| job.outlived) {
+        fixes.push(format!("or, if nothing is left of the attempt of {id},  baton mark {id}/TASK gone"));
+    }
     if name == "max_active_jobs" {
         fixes.push("or raise max_active_jobs and apply: the newest version decides".to_owned());
     }

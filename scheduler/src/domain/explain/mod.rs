@@ -17,7 +17,7 @@ mod tests;
 use std::{fmt, time::Duration};
 
 pub use self::{
-    job::{JobFacts, Waits, explain_job},
+    job::{Before, JobFacts, Waits, explain_job},
     runners::{RunnerFacts, SchedulerFacts},
 };
 use super::{

@@ -5,11 +5,13 @@ use crate::domain::placement::{Ask, Class};
 
 /// The runners that have everything that is asked before this, and those among them that have this as well.
 pub(super) fn having<'a>(facts: &'a Facts<'_>, class: &Class, ask: Ask) -> (Vec<&'a RunnerFacts>, usize) {
-    let fault = |runner: &RunnerFacts| class.mismatch(&runner.traits).map(|mismatch| mismatch.ask);
-    let able = facts.runners.iter().filter(|runner| fault(runner).is_none_or(|first| first >= ask));
-    let able: Vec<&RunnerFacts> = able.collect();
-    let fitting = able.iter().filter(|runner| fault(runner).is_none_or(|first| first > ask)).count();
-    (able, fitting)
+    let mut fitting = 0;
+    let able = facts.runners.iter().filter(|runner| {
+        let fault = class.fault(&runner.traits);
+        fitting += usize::from(fault.is_none_or(|first| first > ask));
+        fault.is_none_or(|first| first >= ask)
+    });
+    (able.collect(), fitting)
 }
 
 /// Why each of some runners does not suit.

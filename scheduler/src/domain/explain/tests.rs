@@ -486,18 +486,26 @@ fn a_job_that_waits_for_a_place_names_who_has_them() {
         ahead: vec![],
         failed: vec![],
     };
+    let live = |id: &str| Before { id: id.to_owned(), outlived: false };
     let places = Places { max: Some(2), active: 2, held: 4 };
-    let explanation = explain_job(&waiting(Waits::Place { places, before: 3, live: vec!["11111111", "22222222"] }));
+    let explanation =
+        explain_job(&waiting(Waits::Place { places, before: 3, live: vec![live("11111111"), live("22222222")] }));
     let because = "at most 2 jobs of its config may run at once (11111111, 22222222)";
     assert_eq!(explanation.summary, format!("orders is CREATED for 1m00s: {because}"));
     assert_eq!(explanation.checks[0].detail, "2 of at most 2 run, 3 before it: 11111111, 22222222");
     assert_eq!(explanation.fixes[1], "baton explain 11111111");
-    let explanation = explain_job(&waiting(Waits::Turn { live: vec!["11111111"] }));
+    let explanation = explain_job(&waiting(Waits::Turn { live: vec![live("11111111")] }));
     assert_eq!(
         explanation.summary,
         "orders is CREATED for 1m00s: it waits until the jobs before it are over: 11111111"
     );
     assert_eq!(explanation.checks[1].standing, Standing::NotReached);
+
+    let lost = Before { outlived: true, ..live("33333333") };
+    let explanation = explain_job(&waiting(Waits::Turn { live: vec![lost] }));
+    let because = "it waits until the jobs before it are over: 33333333 (over, but a lost attempt of it may go on)";
+    assert_eq!(explanation.checks[0].detail, because);
+    assert!(explanation.fixes[2].ends_with("baton mark 33333333/TASK gone"), "{:?}", explanation.fixes);
 }
 
 #[test]

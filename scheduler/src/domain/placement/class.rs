@@ -169,8 +169,8 @@ impl Class {
         Some(Mismatch { ask, why })
     }
 
-    /// The one place where it is decided who may take what.
-    fn fault(&self, runner: &Traits) -> Option<Ask> {
+    /// The first thing that is asked and this runner has not. The one place where it is decided who may take what.
+    pub fn fault(&self, runner: &Traits) -> Option<Ask> {
         let id = &runner.id;
         let new_enough = |least: &Version| runner.version.parse::<Version>().is_ok_and(|version| version >= *least);
         if !runner.capabilities.contains(&self.capability) {

@@ -24,7 +24,7 @@ pub use self::{
     expression::{Expression, Operator},
     limit::{Holders, Limit},
     pin::pinned_in_vain,
-    rank::{AGEING, AGEING_MICROS, rank},
+    rank::{AGEING, rank},
     routing::{Draw, Routing, Seat},
     turns::{Outlook, Present, anyone_left, outlook},
     usage::{Usage, Used},

@@ -9,9 +9,6 @@ use crate::domain::time::{Timestamp, micros};
 /// keeps coming, nothing waits for ever. From the lowest priority to the highest it is 3 h 20 min.
 pub const AGEING: Duration = Duration::from_mins(1);
 
-/// The same in microseconds.
-pub const AGEING_MICROS: i64 = 60_000_000;
-
 /// The place of a task among those that wait; the lowest goes first. It does not depend on the present time, since
 /// everybody's wait grows at the same rate, so it can be an index.
 pub fn rank(priority: i32, queued_at: Timestamp) -> i64 {
@@ -24,7 +21,6 @@ mod tests {
 
     #[test]
     fn a_point_of_priority_is_worth_a_minute() {
-        assert_eq!(AGEING_MICROS, micros(AGEING));
         let at = |second: i64| Timestamp(second * 1_000_000);
         assert!(rank(1, at(59)) < rank(0, at(0)), "the more urgent goes first");
         assert!(rank(1, at(61)) > rank(0, at(0)), "the other has waited for longer than that is worth");

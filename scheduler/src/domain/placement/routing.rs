@@ -100,8 +100,8 @@ impl Routing {
     /// Chooses one of the seats, each with whatever tells it from the others; `None` when there are none.
     pub fn choose<'a, T>(self, seats: impl Iterator<Item = (T, Seat<'a>)> + Clone, draw: &Draw<'_>) -> Option<T> {
         let chosen = match self {
-            // The order of the seats is that of whose turn it is to be offered first.
-            Self::Any => seats.rev_max(|seat| seat.idle),
+            // Of several that have the most idle slots the first: their order is that of whose turn it is to be offered.
+            Self::Any => seats.reduce(|best, next| if next.1.idle > best.1.idle { next } else { best }),
             Self::First => seats.min_by(|(_, a), (_, b)| a.runner.cmp(b.runner)),
             Self::Last => seats.max_by(|(_, a), (_, b)| a.runner.cmp(b.runner)),
             Self::RoundRobin => {
@@ -129,15 +129,6 @@ impl Routing {
         chosen.map(|(place, _)| place)
     }
 }
-
-/// The first of the seats for which something is the greatest.
-trait RevMax<'a, T>: Iterator<Item = (T, Seat<'a>)> + Sized {
-    fn rev_max(self, of: impl Fn(&Seat<'a>) -> usize) -> Option<(T, Seat<'a>)> {
-        self.reduce(|best, next| if of(&next.1) > of(&best.1) { next } else { best })
-    }
-}
-
-impl<'a, T, I: Iterator<Item = (T, Seat<'a>)>> RevMax<'a, T> for I {}
 
 /// A number for a key and a runner, the same on every scheduler and in every version: the runner with the lowest one is
 /// the key's. A runner that comes or goes moves only its own keys (rendezvous hashing).

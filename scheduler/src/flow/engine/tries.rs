@@ -16,7 +16,7 @@ use crate::{
     domain::{command::DisconnectReason, task::Ending},
     flow::{
         batch::{Context, Fact, Input, News, Output},
-        order::OrderAnswer,
+        order::{Order, OrderAnswer},
         request, turn,
     },
     store,
@@ -79,7 +79,9 @@ impl Loop {
         if fire {
             self.fire_at = None;
         }
+        let completes = orders.iter().any(Order::completes);
         let mut input = Input {
+            completing: if completes { self.sessions.ids() } else { Vec::new() },
             orders,
             hellos: callers.iter().map(|caller| caller.input.clone()).collect(),
             facts,

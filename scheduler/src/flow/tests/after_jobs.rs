@@ -1,6 +1,6 @@
 //! Jobs that are made when others have finished.
 
-use super::*;
+use super::{schedules::until, *};
 use crate::{domain::origin::Trigger, store::after_jobs};
 
 const TWO_AND_ONE: &str = "\
@@ -36,10 +36,7 @@ impl Scene {
 
     /// How many rows of a table there are.
     pub(super) async fn count(&self, table: &str) -> i64 {
-        let tx = self.world.store.begin().await.unwrap();
-        let text = format!("SELECT count(*) AS count FROM {table}");
-        let rows = tx.query(store::sql::statement(tx.backend(), &text, &[])).await.unwrap();
-        rows[0].column("count").unwrap()
+        self.number(&format!("SELECT count(*) AS n FROM {table}")).await
     }
 }
 
@@ -81,13 +78,7 @@ async fn overlap_governs_what_comes_after_and_what_it_skips_is_written_down() {
         scene.run_through(&mut runner, "a", 0).await;
         let (slot, tc, spec) = runner.next_run().await;
         scene.run_through(&mut runner, "a", 0).await;
-        tokio::time::timeout(PATIENCE, async {
-            while scene.count("fire").await == 0 {
-                tokio::task::yield_now().await;
-            }
-        })
-        .await
-        .expect("it is written down");
+        until("it is written down", async || scene.count("fire").await > 0).await;
         assert_eq!(scene.jobs_of("c").await.len(), 1);
         let config = scene.world.store.config("default", "c", None).await.unwrap().unwrap();
         let fires = scene.world.store.fires(config.id, None, 10).await.unwrap();
@@ -128,13 +119,7 @@ async fn two_that_end_at_once_on_two_schedulers_make_one_job() {
             let [one, two] = &mut runners;
             let (first, second) = tokio::join!(one.next_run(), two.next_run());
             tokio::join!(one.end(first.0, first.1, 0), two.end(second.0, second.1, 0));
-            tokio::time::timeout(PATIENCE, async {
-                while scene.jobs_of("c").await.len() < round {
-                    tokio::task::yield_now().await;
-                }
-            })
-            .await
-            .expect("the job is made");
+            until("the job is made", async || scene.jobs_of("c").await.len() >= round).await;
             assert_eq!(scene.jobs_of("c").await.len(), round);
         }
         assert_eq!(scene.count("after_end").await, 0);
@@ -161,13 +146,7 @@ async fn an_end_that_was_written_down_is_not_lost_with_its_scheduler() {
         tx.commit().await.unwrap();
         let (engine, _) = Engine::start(settings(scene.world.store.clone(), "127.0.0.1:7421"));
         let scene = Scene { engine, ..scene };
-        tokio::time::timeout(PATIENCE, async {
-            while scene.jobs_of("c").await.is_empty() {
-                tokio::task::yield_now().await;
-            }
-        })
-        .await
-        .expect("the job is made");
+        until("the job is made", async || !scene.jobs_of("c").await.is_empty()).await;
         assert_eq!(scene.sources(scene.jobs_of("c").await[0].id).await, [a]);
     }
 }

@@ -11,6 +11,7 @@ use super::{
 use crate::{
     domain::{
         definition::Overlap,
+        retention::Policy,
         schedule::{Spec, backfill::State},
         time::{Timestamp, micros},
     },
@@ -199,6 +200,28 @@ async fn a_cancelled_backfill_makes_no_more_jobs_and_what_it_made_goes_on() {
         let seen = scene.progress(id).await;
         assert_eq!((seen.row.state, seen.row.made, seen.row.reason.as_str()), (State::Cancelled, 1, "enough"));
         assert_eq!(scene.made().await.len(), 2);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_backfill_is_forgotten_with_the_last_of_its_jobs() {
+    for scene in Scene::on_each_with_hours().await {
+        let old = scene.backfill(2, 5, false).await.unwrap();
+        scene.until_progress("both are made", old, |one| one.row.made == 2).await;
+        scene.finish(2).await;
+        scene.until_progress("it is done", old, |one| one.row.state == State::Done).await;
+        let new = scene.backfill(1, 5, true).await.unwrap();
+        scene.until_progress("it is made", new, |one| one.row.made == 1).await;
+        scene.finish(1).await;
+        scene.until_progress("it is done", new, |one| one.row.state == State::Done).await;
+        let now = scene.virtual_now().await;
+        scene.keep(now + HOUR * 24 * 29, Policy::default()).await;
+        assert_eq!(scene.made().await.len(), 3, "all are kept still");
+        scene.progress(old).await;
+        scene.keep(now + HOUR * 24 * 31, Policy::default()).await;
+        assert_eq!(scene.made().await.len(), 1, "the newest job of a config stays");
+        assert!(scene.world.store.backfill(old).await.unwrap().is_none());
+        assert_eq!(scene.progress(new).await.row.made, 1, "and with it the backfill that made it");
     }
 }
 

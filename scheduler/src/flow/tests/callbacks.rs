@@ -19,7 +19,10 @@ use crate::{
         },
         origin::Trigger,
     },
-    flow::courier,
+    flow::{
+        courier,
+        request::{Again, Rerun},
+    },
     store::read::{CallbackFilter, JobFilter},
 };
 
@@ -213,6 +216,22 @@ async fn what_takes_long_is_told_once_of_a_group_and_once_of_its_job() {
         assert_eq!((&told[1].body["subject"], &told[1].body["task"]["name"]), (&"task".into(), &"work".into()));
         let rows = scene.callbacks(|rows| rows.iter().all(|row| row.state == callback::State::Delivered)).await;
         assert_eq!(rows.len(), 2, "one alarm for both shards");
+
+        // Of a shard that is run again it is told again.
+        let again = Again::Task { name: "work".into(), shard: Some(1), following: false };
+        let order = Rerun { caller: Caller::default(), job_id: job, again, force: false, reason: String::new() };
+        scene.engine.rerun(order).await.unwrap();
+        let (slot, task, spec) = runner.next_run().await;
+        assert_eq!(spec.shard.unwrap().0, 1);
+        runner.say(vec![report(slot, SlotStatus::Running, Some(task))]).await;
+        let told = receiver.messages(4).await;
+        runner.end(slot, task, 0).await;
+        assert_eq!(scene.end_of(job).await.0, JobState::Finished);
+        let mut subjects: Vec<_> = told[2..].iter().map(|message| message.body["subject"].as_str().unwrap()).collect();
+        subjects.sort_unstable();
+        assert_eq!(subjects, ["job", "task"]);
+        let rows = scene.callbacks(|rows| rows.iter().all(|row| row.state == callback::State::Delivered)).await;
+        assert_eq!(rows.len(), 4);
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::{
 
 use tokio::sync::watch;
 
-use super::*;
+use super::{schedules::until, *};
 use crate::{domain::definition::Concurrency, store::Store};
 
 /// How many tasks there are; `BATON_LIMIT_TASKS=10000` is the whole story.
@@ -77,12 +77,8 @@ async fn with_limit_one_and_three_schedulers_never_two_run_at_once() {
     }
     println!("{total} tasks one after the other on three schedulers in {:?}", started.elapsed());
     for job in jobs {
-        let done = async {
-            while world.store.job(job).await.unwrap().is_none_or(|job| job.state != JobState::Finished) {
-                tokio::task::yield_now().await;
-            }
-        };
-        tokio::time::timeout(PATIENCE, done).await.expect("the job finishes with its last task");
+        let done = async || world.store.job(job).await.unwrap().is_some_and(|job| job.state == JobState::Finished);
+        until("the job finishes with its last task", done).await;
     }
     assert_eq!(watch.most.load(Ordering::SeqCst), 1, "never two at once");
     assert_eq!(*watch.ended.borrow(), total, "each ran once");

@@ -1,11 +1,10 @@
 //! Who gets what, and who waits: selectors, routing, keys, places, pins and time limits of the queue.
 
-use super::*;
+use super::{schedules::until, *};
 use crate::{
     domain::{
         definition::{Concurrency, LabelExpression, Placement},
         placement::{Operator, Routing},
-        time::Timestamp,
     },
     flow::request,
     store::read,
@@ -34,13 +33,6 @@ impl Scene {
 
     async fn job(&self, id: Uuid) -> read::Job {
         self.world.store.job(id).await.unwrap().expect("the job is there")
-    }
-
-    /// Lets it be later for the rows of a task or runner, by setting a column back.
-    async fn age(&self, text: &str, to: Timestamp) {
-        let tx = self.world.store.begin().await.unwrap();
-        tx.execute(store::sql::statement(tx.backend(), text, &[("to", to.0.into())])).await.unwrap();
-        tx.commit().await.unwrap();
     }
 }
 
@@ -183,7 +175,8 @@ async fn so_many_jobs_of_a_config_run_at_once_and_the_oldest_goes_next() {
         assert_eq!(spec.job_id, jobs[1]);
         // One that waits can be ended as it is.
         assert_eq!(scene.terminate(jobs[2]).await, 0);
-        assert_eq!(scene.job(jobs[2]).await.state, JobState::Terminated);
+        let ended = scene.job(jobs[2]).await;
+        assert_eq!((ended.state, ended.waiting, ended.held), (JobState::Terminated, false, false));
         // The newest version decides.
         scene.apply_whole(config(None)).await;
         let (other, of_fourth, spec) = runner.next_run().await;
@@ -256,8 +249,8 @@ async fn a_run_for_a_runner_that_is_gone_for_long_fails() {
         // It leaves, and long ago.
         busy.leave().await;
         scene.session_ends("one").await;
-        scene.age("UPDATE runner SET last_seen_at = :to WHERE id = 'one'", Timestamp(1_000_000)).await;
-        scene.age("UPDATE task SET queued_at = :to", Timestamp(1_000_000)).await;
+        scene.alter("UPDATE runner SET last_seen_at = 1000000 WHERE id = 'one'", &[]).await;
+        scene.alter("UPDATE task SET queued_at = 1000000", &[]).await;
         let (state, tasks) = scene.end_of(job).await;
         assert_eq!(state, JobState::Failed);
         let reason = &tasks["a"].1;
@@ -280,15 +273,8 @@ impl Scene {
 
     /// Waits until no session of a runner counts.
     async fn session_ends(&self, runner: &str) {
-        let gone = async {
-            loop {
-                if self.world.store.runner(runner).await.unwrap().is_some_and(|runner| !runner.has_session) {
-                    return;
-                }
-                tokio::task::yield_now().await;
-            }
-        };
-        tokio::time::timeout(PATIENCE, gone).await.expect("the session ends");
+        let gone = async || self.world.store.runner(runner).await.unwrap().is_some_and(|runner| !runner.has_session);
+        until("the session ends", gone).await;
     }
 }
 

@@ -92,7 +92,7 @@ impl Scene {
     }
 
     /// Goes round until nothing is left to be removed. Returns how many jobs were looked at.
-    async fn keep(&self, now: Timestamp, policy: Policy) -> u32 {
+    pub(super) async fn keep(&self, now: Timestamp, policy: Policy) -> u32 {
         self.go_on(&mut progress(), now, policy).await
     }
 
@@ -106,9 +106,8 @@ impl Scene {
                 progress.note(config, reached);
             }
             looked += more;
-            for job in going.all() {
-                while self.world.store.logs().remove(job, 2).await.unwrap() == 2 {}
-            }
+            let all: Vec<Uuid> = going.all().collect();
+            while self.world.store.logs().remove(&all, 2).await.unwrap() == 2 {}
             let done = going == Going::default();
             while self.slice(now, Keep::Remove(going.clone())).await.rows == ROWS_MAX {}
             after = next.unwrap_or_default();
@@ -119,9 +118,7 @@ impl Scene {
     }
 
     async fn alter_job(&self, text: &str, job: Uuid) {
-        let tx = self.world.store.begin().await.unwrap();
-        assert!(tx.execute(store::sql::statement(tx.backend(), text, &[("job", job.into())])).await.unwrap() > 0);
-        tx.commit().await.unwrap();
+        assert!(self.alter(text, &[("job", job.into())]).await > 0);
     }
 
     async fn write(&self, job: Uuid) {
@@ -258,7 +255,7 @@ async fn a_keeper_that_dies_in_the_middle_leaves_a_job_that_nobody_sees_and_the_
         scene.slice(now, look()).await;
         let tx = scene.world.store.begin().await.unwrap();
         assert_eq!(store::retention::claim(&tx, &[old]).await.unwrap(), [old]);
-        assert_eq!(store::retention::remove(&tx, old, 1).await.unwrap(), 1);
+        assert_eq!(store::retention::remove(&tx, &[old], 1).await.unwrap(), 1);
         tx.commit().await.unwrap();
         assert!(scene.world.store.job(old).await.unwrap().is_none());
         let again = Again::Task { name: "a".into(), shard: None, following: false };

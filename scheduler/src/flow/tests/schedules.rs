@@ -59,9 +59,7 @@ impl Scene {
     }
 
     pub(super) async fn sql(&self, text: &str) {
-        let tx = self.world.store.begin().await.unwrap();
-        tx.execute(sql::statement(tx.backend(), text, &[])).await.unwrap();
-        tx.commit().await.unwrap();
+        self.alter(text, &[]).await;
     }
 
     /// Lets time pass for every schedule, and for what it has done.
@@ -139,7 +137,7 @@ impl Scene {
     }
 
     /// The number that a question of one row and one column `n` is answered with.
-    async fn number(&self, text: &str) -> i64 {
+    pub(super) async fn number(&self, text: &str) -> i64 {
         let tx = self.world.store.begin().await.unwrap();
         let rows = tx.query(sql::statement(tx.backend(), text, &[])).await.unwrap();
         rows[0].column("n").unwrap()

@@ -132,6 +132,34 @@ tasks: [{name: load, retry: {max_attempts: 2}, job: {name: load}}]
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_plan_that_is_run_on_one_runner_has_its_jobs_made_all_the_same() {
+    for scene in Scene::on_each_database().await {
+        let plan = "\
+name: plan
+task_defaults: {queue_timeout: 1h, concurrency: {key: db, limit: 1}, runner: {match_labels: {pool: etl}}}
+tasks:
+  - {name: load, shards: {count: 2}, job: {name: load}}
+  - {name: report, needs: [load], shell: 'true'}
+";
+        scene.store_file(&format!("{LOAD}{plan}")).await.unwrap();
+        let labels = BTreeMap::from([("pool".to_owned(), "etl".to_owned())]);
+        let mut runner = Puppet::dial(&scene, Hello { labels, ..hello("r", "1", 1, 1) }).await;
+        let job = scene.engine.run(Run { runner: Some("r".into()), ..run_of("plan") }).await.unwrap();
+        for _ in 0..4 {
+            let (slot, task, spec) = runner.next_run().await;
+            assert_eq!(spec.job_name, "load");
+            runner.end(slot, task, 0).await;
+        }
+        runner.do_next("report", 0).await;
+        assert_eq!(scene.end_of(job).await.0, JobState::Finished);
+        let plan = scene.jobs_of("plan").await.remove(0);
+        assert_eq!((plan.pin.as_deref(), scene.jobs_of("load").await.len()), (Some("r"), 2));
+        // Whoever waits in no queue has no alarm there: that is the one of report.
+        assert_eq!(scene.count("task_alarm").await, 1);
+    }
+}
+
 /// argoproj/argo-workflows#1817: a nested graph with retries whose failure is to be ignored.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_nested_failure_that_is_ignored_lets_the_parent_go_on_once_after_the_last_try() {

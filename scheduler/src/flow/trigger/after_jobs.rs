@@ -20,7 +20,7 @@ use crate::{
     flow::{
         birth::{self, Cause, Kin},
         ending::cut,
-        plan::{Plan, Plans},
+        plan::{Plan, Plans, readable},
         work::Work,
     },
     store::{
@@ -63,12 +63,7 @@ pub(super) async fn claim(tx: &Tx, plans: &mut Plans, except: &BTreeSet<Uuid>) -
         if except.contains(&config.id) {
             continue;
         }
-        let plan = match plans.get(tx, config.id, config.version).await {
-            Ok(plan) => Ok(plan),
-            // One definition that cannot be read must not hold up the others.
-            Err(error @ store::Error::Unreadable { .. }) => Err(error.to_string()),
-            Err(error) => return Err(error),
-        };
+        let plan = readable(plans.get(tx, config.id, config.version).await)?;
         ready.push(Round { config, plan });
     }
     Ok(ready)
@@ -145,24 +140,27 @@ async fn make(
     }
     let waiting = verdict != Verdict::Start;
     let replaced = work.live_of(config.id);
-    let kin = Kin {
-        config: config.id,
-        version: config.version,
-        namespace: config.namespace.clone(),
-        name: config.name.clone(),
-        plan,
-    };
-    let job = match birth::bear(work, kin, &BTreeMap::new(), Cause::AfterJobs { depth, waiting }) {
+    let job = match birth::bear(work, Kin::of(config, plan), &BTreeMap::new(), Cause::AfterJobs { depth, waiting }) {
         Ok(job) => job,
-        Err(wrong) => {
-            let wrong: Vec<String> =
-                wrong.into_iter().map(|param| format!("params.{} {}", param.name, param.message)).collect();
-            return Ok(Err(format!("missed: {}", wrong.join("; "))));
-        }
+        Err(wrong) => return Ok(Err(format!("missed: {}", birth::in_words("params", wrong)))),
     };
     if verdict == Verdict::Replace {
         make_room(tx, work, &replaced, live).await?;
     }
     *(if waiting { &mut live.waiting } else { &mut live.active }) += 1;
     Ok(Ok(job))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flow::trigger::Claims;
+
+    #[test]
+    fn the_config_of_a_round_is_among_those_that_the_turn_has_locked() {
+        let config = Config { id: Uuid::now_v7(), version: 1, namespace: "default".into(), name: "report".into() };
+        let round = Round { config: config.clone(), plan: Err("it does not matter".to_owned()) };
+        let claims = Claims { rounds: vec![round], ..Claims::default() };
+        assert_eq!(claims.configs().collect::<Vec<_>>(), [config.id]);
+    }
 }

@@ -190,30 +190,32 @@ fn trigger(trigger: Trigger) -> v1::TriggerKind {
 
 /// The states that a filter names.
 pub(crate) fn read_job_states(field: &str, states: &[i32]) -> Result<Vec<JobState>, Vec<Violation>> {
-    read_states(field, states, &JobState::ALL, |state| job_state(state).into())
+    read_words(field, states, &JobState::ALL, |state| job_state(state).into(), "is no state of a job")
 }
 
 /// The states that a filter names.
 pub(crate) fn read_task_states(field: &str, states: &[i32]) -> Result<Vec<TaskState>, Vec<Violation>> {
-    read_states(field, states, &TaskState::ALL, |state| task_state(state).into())
+    read_words(field, states, &TaskState::ALL, |state| task_state(state).into(), "is no state of a task")
 }
 
 /// The kinds of triggers that a filter names.
 pub(crate) fn read_triggers(field: &str, triggers: &[i32]) -> Result<Vec<Trigger>, Vec<Violation>> {
-    read_states(field, triggers, &Trigger::ALL, |one| trigger(one).into())
+    read_words(field, triggers, &Trigger::ALL, |one| trigger(one).into(), "is no trigger of a job")
 }
 
-fn read_states<T: Copy>(
+/// The values of an enum that a filter names; what is none of them is told as `wrong`.
+fn read_words<T: Copy>(
     field: &str,
-    states: &[i32],
+    numbers: &[i32],
     all: &[T],
     number: impl Fn(T) -> i32,
+    wrong: &str,
 ) -> Result<Vec<T>, Vec<Violation>> {
     let (mut read, mut violations) = (Vec::new(), Vec::new());
-    for (position, wanted) in states.iter().enumerate() {
-        match all.iter().find(|state| number(**state) == *wanted) {
-            Some(state) => read.push(*state),
-            None => violations.push(Violation::new(format!("{field}[{position}]"), "is no state")),
+    for (position, wanted) in numbers.iter().enumerate() {
+        match all.iter().find(|one| number(**one) == *wanted) {
+            Some(one) => read.push(*one),
+            None => violations.push(Violation::new(format!("{field}[{position}]"), wrong)),
         }
     }
     if violations.is_empty() { Ok(read) } else { Err(violations) }
@@ -232,5 +234,15 @@ mod tests {
         let violations = read_task_states("states", &[3, 0, 99]).unwrap_err();
         assert_eq!(violations[0].field, "states[1]");
         assert_eq!(violations.len(), 2);
+    }
+
+    #[test]
+    fn what_a_filter_names_wrongly_is_told_for_what_it_is() {
+        let numbers: Vec<i32> = Trigger::ALL.into_iter().map(|one| trigger(one).into()).collect();
+        assert_eq!(read_triggers("triggers", &numbers).unwrap(), Trigger::ALL);
+        let wrong = |read: Result<(), Vec<Violation>>| read.unwrap_err().remove(0).description;
+        assert_eq!(wrong(read_triggers("triggers", &[99]).map(drop)), "is no trigger of a job");
+        assert_eq!(wrong(read_job_states("states", &[99]).map(drop)), "is no state of a job");
+        assert_eq!(wrong(read_task_states("states", &[99]).map(drop)), "is no state of a task");
     }
 }

@@ -123,13 +123,19 @@ pub(super) async fn write(
     }
 }
 
-/// Removes the first pieces of output of a job, at most so many. Returns how many.
-pub(super) async fn remove(writer: &Writer, job: Uuid, limit: u32) -> Result<u64, Error> {
+/// Removes pieces of output of these jobs, at most so many in all. Returns how many.
+pub(super) async fn remove(writer: &Writer, jobs: &[Uuid], limit: u32) -> Result<u64, Error> {
+    let mut input = Input::new([uuid("job")]);
+    for job in jobs {
+        input.push([(*job).into()]);
+    }
+    if input.is_empty() {
+        return Ok(0);
+    }
     let tx = writer.begin().await?;
-    let text = "DELETE FROM log_chunk WHERE id IN
-                    (SELECT id FROM log_chunk WHERE job_id = :job ORDER BY id LIMIT :limit)";
-    let params = [("job", job.into()), ("limit", i64::from(limit).into())];
-    let removed = tx.execute(sql::statement(tx.backend(), text, &params)).await?;
+    let text = "WITH {input} DELETE FROM log_chunk WHERE id IN
+                    (SELECT id FROM log_chunk WHERE job_id IN (SELECT job FROM input) LIMIT :limit)";
+    let removed = tx.execute(input.statement(tx.backend(), text, &[("limit", i64::from(limit).into())])).await?;
     tx.commit().await?;
     Ok(removed)
 }

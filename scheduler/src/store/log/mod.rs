@@ -145,14 +145,16 @@ impl Logs {
         append::order(&self.orders, piece).await
     }
 
-    /// Removes the first pieces of output of a job, at most so many, between two batches of what comes in. Returns how
+    /// Removes pieces of output of these jobs, at most so many in all, between two batches of what comes in. Returns how
     /// many.
-    pub async fn remove(&self, job: Uuid, limit: u32) -> Result<u64, Error> {
+    pub async fn remove(&self, jobs: &[Uuid], limit: u32) -> Result<u64, Error> {
         let writer =
             self.writing.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|(_, writer)| writer.clone());
-        self.given.forget(job);
-        let writer = writer.ok_or(Error::Stopped)?;
-        let removed = Carrier::of(self.backend).spawn(async move { append::remove(&writer, job, limit).await });
+        for job in jobs {
+            self.given.forget(*job);
+        }
+        let (writer, jobs) = (writer.ok_or(Error::Stopped)?, jobs.to_vec());
+        let removed = Carrier::of(self.backend).spawn(async move { append::remove(&writer, &jobs, limit).await });
         removed.await.unwrap_or(Err(Error::Stopped))
     }
 

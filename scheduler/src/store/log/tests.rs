@@ -89,7 +89,8 @@ async fn what_comes_after_output_was_removed_says_what_is_missing() {
     for story in Story::on_each_database().await {
         story.logs().expect(story.output.task_id, 1, story.job_id);
         story.append(0, "head").await;
-        assert_eq!(story.logs().remove(story.job_id, 10).await.unwrap(), 1);
+        assert_eq!(story.logs().remove(&[], 10).await.unwrap(), 0);
+        assert_eq!(story.logs().remove(&[Uuid::now_v7(), story.job_id], 10).await.unwrap(), 1);
         assert_eq!(story.logs().job_of(story.output.task_id), None, "whether there still is such a job is asked for");
         assert_eq!(story.append(4, "tail").await, 8);
         let chunks = story.all().await;

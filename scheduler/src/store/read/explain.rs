@@ -1,6 +1,6 @@
 //! Questions that only an explanation asks: how parents stand, what goes before a task in the queue.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use sea_orm::{
     ColumnTrait as _, ConnectionTrait as _, EntityTrait as _, PaginatorTrait as _, QueryFilter as _, QueryOrder as _,
@@ -13,17 +13,18 @@ use super::word;
 use crate::{
     domain::{
         gate::SkipCause,
-        job::{JobState, Places},
+        job::Places,
         placement::{Class, Holders, rank},
         task::{Kind, TaskState},
         time::Timestamp,
     },
     store::{
-        Error, Store,
-        entity::{job, task},
+        Error, Store, concurrency,
+        entity::task,
+        place::{self, HAS_A_PLACE, HELD},
         row::{Row as _, unreadable},
         sql,
-        task::{HOLDS_SLOT, RANK},
+        task::{self as tasks, RANK},
     },
 };
 
@@ -114,19 +115,11 @@ impl Store {
 
     /// Who holds a key, counted, and the first few of them: job, node and shard.
     pub async fn key_holders(&self, key: &str, named: u32) -> Result<(Holders, Vec<(Uuid, String)>), Error> {
-        let holds =
-            format!("task.concurrency_key = :key AND task.concurrency_key IS NOT NULL AND ({HOLDS_SLOT} OR NOT gone)");
-        let text = format!("SELECT count(*) AS holders, min(concurrency_limit) AS lowest FROM task WHERE {holds}");
-        let row = self.reader().query_one_raw(sql::statement(self.backend(), &text, &[("key", key.into())])).await?;
+        let keys = BTreeSet::from([key.to_owned()]);
+        let row = self.reader().query_one_raw(concurrency::counted(self.backend(), &keys)).await?;
         let Some(row) = row else { return Ok((Holders::default(), Vec::new())) };
-        let count = u32::try_from(row.column::<i64>("holders")?).unwrap_or(u32::MAX);
-        let holders = Holders { count, lowest: row.maybe_number("lowest")? };
-        let text = format!(
-            "SELECT task.job_id, task.shard_index, task_config.name FROM task
-             JOIN task_config ON task_config.id = task.task_config_id WHERE {holds} ORDER BY task.id LIMIT :limit"
-        );
-        let params = [("key", key.into()), ("limit", i64::from(named).into())];
-        let rows = self.reader().query_all_raw(sql::statement(self.backend(), &text, &params)).await?;
+        let (_, holders) = concurrency::read_counted(&row)?;
+        let rows = self.reader().query_all_raw(concurrency::named(self.backend(), key, named)).await?;
         Ok((holders, rows.iter().map(labelled).collect::<Result<_, _>>()?))
     }
 
@@ -137,16 +130,8 @@ impl Store {
         but: Uuid,
         now: Timestamp,
     ) -> Result<Option<(i64, u32, Uuid, String)>, Error> {
-        let text = "WITH RECURSIVE classes (class) AS (
-                        SELECT min(class) FROM task WHERE state = 'QUEUED'
-                        UNION ALL
-                        SELECT (SELECT min(task.class) FROM task
-                                WHERE task.state = 'QUEUED' AND task.class > classes.class)
-                        FROM classes WHERE classes.class IS NOT NULL
-                    )
-                    SELECT class FROM classes WHERE class IS NOT NULL LIMIT :limit";
-        let params = [("limit", i64::from(CLASSES_MAX).into())];
-        let rows = self.reader().query_all_raw(sql::statement(self.backend(), text, &params)).await?;
+        let classes = tasks::classes(self.backend(), "", CLASSES_MAX);
+        let rows = self.reader().query_all_raw(classes).await?;
         let mut first: Option<(i64, u32, Uuid, String)> = None;
         for row in rows {
             let class: String = row.column("class")?;
@@ -174,37 +159,30 @@ impl Store {
 
     /// How the places of a job's config stand, and how many jobs wait for one before it.
     pub async fn places(&self, config: Uuid, job: Uuid) -> Result<(Places, u32), Error> {
-        let text = "SELECT max_active_jobs,
-                        (SELECT count(*) FROM job WHERE job.job_config_id = :config AND NOT job.waiting
-                         AND job.state IN ('CREATED', 'RUNNING', 'TERMINATING')) AS active,
-                        (SELECT count(*) FROM job WHERE job.job_config_id = :config AND job.state = 'CREATED'
-                         AND job.held) AS held,
-                        (SELECT count(*) FROM job WHERE job.job_config_id = :config AND job.state = 'CREATED'
-                         AND job.held AND job.id < :job) AS before
-                    FROM job_config WHERE id = :config";
+        let text = format!(
+            "SELECT {}, (SELECT count(*) FROM job WHERE job.job_config_id = job_config.id AND {HELD}
+                         AND job.id < :job) AS before
+             FROM job_config WHERE id = :config",
+            place::standing()
+        );
         let params = [("config", config.into()), ("job", job.into())];
-        let row = self.reader().query_one_raw(sql::statement(self.backend(), text, &params)).await?;
+        let row = self.reader().query_one_raw(sql::statement(self.backend(), &text, &params)).await?;
         let Some(row) = row else { return Ok((Places::default(), 0)) };
-        let count = |name| row.column::<i64>(name).map(|count| u32::try_from(count).unwrap_or(u32::MAX));
-        let places =
-            Places { max: row.maybe_number("max_active_jobs")?, active: count("active")?, held: count("held")? };
-        Ok((places, count("before")?))
+        Ok((place::read_standing(&row)?, row.count("before")?))
     }
 
-    /// The first few jobs of a config that have a place.
-    pub async fn live_jobs_of(&self, config: Uuid, limit: u64) -> Result<Vec<Uuid>, Error> {
-        use job::Column as C;
-        let live = [JobState::Created, JobState::Running, JobState::Terminating].map(JobState::word);
-        let ids = job::Entity::find()
-            .filter(C::JobConfigId.eq(config))
-            .filter(C::Waiting.eq(false))
-            .filter(C::State.is_in(live))
-            .order_by_asc(C::Id)
-            .limit(limit)
-            .select_only()
-            .column(C::Id)
-            .into_tuple();
-        Ok(ids.all(self.reader()).await?)
+    /// The first few jobs of a config that have a place: those that live, and, told apart, those that are over but for an
+    /// attempt that may go on.
+    pub async fn with_a_place(&self, config: Uuid, limit: u64) -> Result<Vec<(Uuid, bool)>, Error> {
+        let text = format!(
+            "SELECT job.id, 0 AS outlived FROM job WHERE job.job_config_id = :config AND {HAS_A_PLACE}
+             UNION SELECT task.job_id AS id, 1 AS outlived {}
+             ORDER BY id LIMIT :limit",
+            place::outliving(":config")
+        );
+        let params = [("config", config.into()), ("limit", limit.cast_signed().into())];
+        let rows = self.reader().query_all_raw(sql::statement(self.backend(), &text, &params)).await?;
+        rows.iter().map(|row| Ok((row.column("id")?, row.number("outlived")? == 1))).collect()
     }
 
     /// How many shards of a group wait for their turn before this one.

@@ -64,26 +64,22 @@ pub(super) fn warning(
     }
 }
 
-/// What the policies of tasks, with their defaults, make of each other.
-pub(super) fn policies(config: &JobConfig, problems: &mut Vec<Problem>) {
-    let defaults = &config.task_defaults;
-    for (place, task) in config.tasks.iter().enumerate() {
+/// What the policies of tasks make of each other, with their defaults filled in (`resolved`).
+pub(super) fn policies(config: &JobConfig, resolved: &[TaskConfig], problems: &mut Vec<Problem>) {
+    for (place, (task, resolved)) in config.tasks.iter().zip(resolved).enumerate() {
         let path = Path::default().key("tasks").index(place);
-        let timeout = task.timeout.or(defaults.timeout);
         // Where both are defaults it is told once, there.
         if task.warn_after.is_some() {
-            warning(task.warn_after, timeout, &path.key("warn_after"), problems);
+            warning(task.warn_after, resolved.timeout, &path.key("warn_after"), problems);
         } else if task.timeout.is_some() {
-            let inherited = defaults.warn_after.filter(|after| !after.is_zero());
-            warning(inherited, timeout, &path.key("timeout"), problems);
+            let inherited = resolved.warn_after.filter(|after| !after.is_zero());
+            warning(inherited, resolved.timeout, &path.key("timeout"), problems);
         }
-        policy(task, config, &path, problems);
+        policy(task, resolved.on_failure.unwrap_or(OnFailure::Fail), &path, problems);
     }
 }
 
-fn policy(task: &TaskConfig, config: &JobConfig, path: &Path, problems: &mut Vec<Problem>) {
-    let defaults = &config.task_defaults;
-    let on_failure = task.on_failure.or(defaults.on_failure).unwrap_or(OnFailure::Fail);
+fn policy(task: &TaskConfig, on_failure: OnFailure, path: &Path, problems: &mut Vec<Problem>) {
     if on_failure == OnFailure::Transfer && task.retry.is_some() {
         let problem = Problem::new(path.key("retry"), "`retry` is not looked at with `on_failure: transfer`");
         problems.push(problem.suggest("write on_failure: retry_then_transfer, or take one of them out".to_owned()));

@@ -58,9 +58,10 @@ pub fn validate(config: &JobConfig) -> Vec<Problem> {
             sub_jobs::task(config, task, &tasks.index(place), &mut problems);
         }
         shards_together(&config.tasks, &mut problems);
-        failures::policies(config, &mut problems);
+        let resolved = config.resolved();
+        failures::policies(config, &resolved, &mut problems);
         sizes::commands(config, &mut problems);
-        placement::together(config, &config.resolved(), &mut problems);
+        placement::together(config, &resolved, &mut problems);
         texts::check(config, graph.as_ref(), &mut problems);
     }
     problems.truncate(PROBLEMS_MAX);

@@ -13,11 +13,8 @@ use super::{
 };
 use crate::domain::{
     placement::{CLASS_BYTES_MAX, Operator, Routing, Version},
-    template,
+    runner, template,
 };
-
-/// Bytes of a runner's id.
-const RUNNER_ID_MAX: usize = 100;
 
 /// Tells what is wrong with how many jobs of a config may run.
 pub(super) fn job(config: &JobConfig, path: &Path, problems: &mut Vec<Problem>) {
@@ -68,7 +65,7 @@ pub(super) fn together(config: &JobConfig, resolved: &[TaskConfig], problems: &m
         let concurrency = task.concurrency.as_ref();
         let class = task.placement.class(task.target.capability(), &task.match_labels, &config.namespace, concurrency);
         // A pin may come to it.
-        let bytes = class.to_string().len() + RUNNER_ID_MAX;
+        let bytes = class.to_string().len() + runner::ID_MAX;
         if bytes > CLASS_BYTES_MAX {
             let over = bytes - CLASS_BYTES_MAX;
             let message = format!("what task {:?} asks of a runner is {over} bytes too long in all", task.name);
@@ -99,10 +96,9 @@ fn placement(placement: &Placement, path: &Path, problems: &mut Vec<Problem>) {
             problems.push(problem.suggest("give them a label, and ask for it".to_owned()));
         }
         for (place, runner) in runners.iter().enumerate() {
-            let fits = runner.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));
-            if runner.is_empty() || runner.len() > RUNNER_ID_MAX || !fits {
+            if !runner::is_id(runner) {
                 let message =
-                    format!("the id of a runner is 1 to {RUNNER_ID_MAX} of a-z, A-Z, 0-9, \"-\", \"_\" and \".\"");
+                    format!("the id of a runner is 1 to {} of a-z, A-Z, 0-9, \"-\", \"_\" and \".\"", runner::ID_MAX);
                 problems.push(Problem::new(path.key(key).index(place), message));
             }
         }

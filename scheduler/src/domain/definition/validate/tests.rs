@@ -512,6 +512,22 @@ fn defaults_of_retry_do_not_forbid_a_task_to_transfer() {
 }
 
 #[test]
+fn defaults_that_pass_a_task_by_are_not_held_against_it() {
+    let source = "\
+name: j
+task_defaults:
+  on_failure: transfer
+  warn_after: 1h
+  env: {X: '{{ tasks.first.output.x }}'}
+  runner: {routing: consistent_hash, routing_key: '{{ tasks.first.output.x }}'}
+tasks:
+  - {name: load, timeout: 1m, retry: {max_attempts: 2}, job: {name: other}}
+  - {name: first, env: {X: own}, runner: {routing: any}, shell: x}
+";
+    assert_eq!(problems(source), Vec::<String>::new());
+}
+
+#[test]
 fn a_request_is_read_as_it_stands() {
     let config = one(&job("
   - name: ask

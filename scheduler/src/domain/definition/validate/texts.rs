@@ -74,45 +74,32 @@ impl Checker<'_> {
         }
     }
 
-    /// A default of the environment must make sense for every task that takes it over; the first for which it does not is told.
+    /// The defaults that may be templates.
     fn defaults(&mut self) {
-        let path = Path::default().key("task_defaults").key("env");
-        self.default_routing_key();
-        for (name, value) in &self.config.task_defaults.env {
-            let here = path.key(name.clone());
-            let references = self.template(value, &here);
-            if references.is_empty() {
-                continue;
-            }
-            let before = self.problems.len();
-            for (node, task) in (0..).zip(&self.config.tasks) {
-                // A default of the environment is nothing to a task that has none.
-                if task.env.contains_key(name) || matches!(task.target, Target::Job(_)) {
-                    continue;
-                }
-                for reference in &references {
-                    self.name(reference, attempt(task), Some(node), &here);
-                }
-                if self.problems.len() > before {
-                    break;
-                }
-            }
+        let (path, defaults) = (Path::default().key("task_defaults"), &self.config.task_defaults);
+        let key = path.key("runner").key("routing_key");
+        self.default(&defaults.placement.routing_key, &key, |task| {
+            task.placement.routing.is_none() && task.placement.routing_key.is_empty()
+        });
+        for (name, value) in &defaults.env {
+            self.default(value, &path.key("env").key(name.clone()), |task| !task.env.contains_key(name));
         }
     }
 
-    /// So must a default of the routing key.
-    fn default_routing_key(&mut self) {
-        let key = &self.config.task_defaults.placement.routing_key;
-        if !template::is_template(key) {
+    /// A default must make sense for every task that takes it over; the first for which it does not is told. No task that
+    /// stands for a job does: it has neither a runner nor an environment.
+    fn default(&mut self, text: &str, here: &Path, takes_over: impl Fn(&TaskConfig) -> bool) {
+        if !template::is_template(text) {
             return;
         }
-        let here = Path::default().key("task_defaults").key("runner").key("routing_key");
-        let references = self.template(key, &here);
+        let references = self.template(text, here);
         let before = self.problems.len();
         for (node, task) in (0..).zip(&self.config.tasks) {
-            let has_its_own = task.placement.routing.is_some() || !task.placement.routing_key.is_empty();
-            for reference in references.iter().filter(|_| !has_its_own) {
-                self.name(reference, attempt(task), Some(node), &here);
+            if matches!(task.target, Target::Job(_)) || !takes_over(task) {
+                continue;
+            }
+            for reference in &references {
+                self.name(reference, attempt(task), Some(node), here);
             }
             if self.problems.len() > before {
                 break;
