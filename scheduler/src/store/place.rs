@@ -119,7 +119,10 @@ mod tests {
             let (unproven, proven) = (lost(&over, false), lost(&gone, true));
             job::insert(&tx, &[&over, &gone, &waits]).await.unwrap();
             task::insert(&tx, &[&unproven, &proven]).await.unwrap();
-            for text in ["UPDATE job_config SET max_active_jobs = 1", "UPDATE task SET gone = (id <> :unproven)"] {
+            for text in [
+                "UPDATE job_config SET max_active_jobs = 1",
+                "UPDATE task SET runner_id = 'r', gone = (id <> :unproven)",
+            ] {
                 let params = [("unproven", unproven.id.into())];
                 tx.execute(sql::statement(tx.backend(), text, &params)).await.unwrap();
             }

@@ -115,12 +115,15 @@ impl Tx {
     pub async fn commit(self) -> Result<(), Error> {
         #[cfg(test)]
         self.levers.fuse.burn(CutOff::BeforeCommit)?;
+        // Before anybody can see what was committed.
+        #[cfg(test)]
+        let unheard = self.levers.fuse.burn(CutOff::AfterCommit);
         match self.inner {
             Inner::Postgres(tx) => tx.commit().await?,
             Inner::Sqlite(tx) => tx.commit()?,
         }
         #[cfg(test)]
-        self.levers.fuse.burn(CutOff::AfterCommit)?;
+        unheard?;
         Ok(())
     }
 
