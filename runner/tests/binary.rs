@@ -119,8 +119,10 @@ async fn a_frozen_runner_does_not_keep_its_task_past_self_stop_and_says_so_when_
     let mut session = fake.welcomed().await;
     let task = new_task();
     // A task that would pass for a success is none when it was stopped.
-    let spec =
-        RunSpec { self_stop_after: span(Duration::from_secs(3)), ..shell("trap 'exit 0' TERM; sleep 1000 & wait") };
+    let spec = RunSpec {
+        self_stop_after: span(Duration::from_secs(3)),
+        ..shell("trap 'exit 0' TERM; while :; do sleep 0.1; done")
+    };
     session.run_new(0, &task, spec);
     let pid = session.pid(&task).await;
     let runner = program.runner();

@@ -171,7 +171,8 @@ async fn a_task_that_ignores_sigterm_is_killed_after_the_grace() {
 async fn a_task_may_clean_up_within_its_grace() {
     let (fake, runner, mut session) = world(1).await;
     let task = new_task();
-    session.run_new(0, &task, shell("trap 'echo bye; exit 0' TERM; echo $$ >pid; sleep 1000 & wait"));
+    // Its children are short: one that is told to end before it has become `sleep` may not hear it, and is waited for.
+    session.run_new(0, &task, shell("trap 'echo bye; exit 0' TERM; echo $$ >pid; while :; do sleep 0.1; done"));
     pid_in(&runner.work().join("pid")).await;
     session.reset(&task, Some(Duration::from_mins(1)));
     let result = session.result(&task).await;

@@ -52,10 +52,10 @@ pub(super) async fn measure(backend: Backend, settings: &Settings) -> anyhow::Re
     }
     let floor = before.between(Single::measure(&cluster, backend, floor_samples).await?);
     let figure = Figure::median("p4", parts::name(backend), &mut samples, "ms").over(floor.sum());
-    let p50 = figure.p50.unwrap_or_default();
+    let (p50, p99) = (figure.p50.unwrap_or_default(), figure.p99.unwrap_or_default());
     let mut figure = super::with_floor(figure, floor).with("run_medians", runs).with("cost_us_each", costs);
     if !settings.smoke {
-        figure = figure.reach("p50 <= 5", p50 <= 5.0);
+        figure = figure.reach("p50 <= 2.5, p99 <= 9", p50 <= 2.5 && p99 <= 9.0);
     }
     Ok(vec![figure])
 }

@@ -53,7 +53,7 @@ pub(super) async fn measure(backend: Backend, settings: &Settings) -> anyhow::Re
     let (p50, p99) = (figure.p50.unwrap_or_default(), figure.p99.unwrap_or_default());
     let mut figure = super::with_floor(figure, floor).with("run_medians", runs);
     if !settings.smoke {
-        figure = figure.reach("p50 <= 5, p99 <= 25", p50 <= 5.0 && p99 <= 25.0);
+        figure = figure.reach("p50 <= 3, p99 <= 12", p50 <= 3.0 && p99 <= 12.0);
     }
     Ok(vec![figure])
 }
