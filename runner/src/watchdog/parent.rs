@@ -219,3 +219,34 @@ fn describe(status: ExitStatus) -> String {
 fn say(what: &str) {
     eprintln!("baton watchdog: {what}");
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_line_that_comes_in_pieces_is_taken_in_once_it_is_whole() {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        let (mut said, mut ledger) = (Some(Said::by(ours).unwrap()), Ledger::default());
+        theirs.write_all(b"lifeline 1000000\nruns 0 100 5 key 45000 8").unwrap();
+        assert!(hear(&mut said, &mut ledger).await);
+        assert_eq!(ledger.next(), None, "half a line says nothing");
+        theirs.write_all(b"000\n").unwrap();
+        assert!(hear(&mut said, &mut ledger).await);
+        assert_eq!(ledger.next(), Some(clock::Instant::from_boot(Duration::from_secs(1047))));
+    }
+
+    #[tokio::test]
+    async fn what_was_said_before_the_end_is_heard_after_it() {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        let (mut said, mut ledger) = (Some(Said::by(ours).unwrap()), Ledger::default());
+        theirs.write_all(b"lifeline 1000000\nruns 0 100 5 key 45000 8000\n").unwrap();
+        drop(theirs);
+        assert!(!hear(&mut said, &mut ledger).await, "that was the end");
+        assert!(ledger.next().is_some());
+    }
+}

@@ -12,6 +12,7 @@ use std::{
 
 use rusqlite::{
     CachedStatement, Connection,
+    config::DbConfig,
     types::{FromSql, ToSqlOutput, Value, ValueRef},
 };
 use sea_orm::{Statement, Value as Bound};
@@ -36,6 +37,8 @@ impl Writer {
         let connection = Connection::open(path)?;
         connection.busy_timeout(BUSY_TIMEOUT)?;
         connection.set_prepared_statement_cache_capacity(STATEMENTS_KEPT);
+        // Otherwise each value that is bound to what a partial index is about has its statement compiled anew.
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
         // Every commit is on the disk before anybody hears of it.
         connection.pragma_update(None, "journal_mode", "WAL")?;
         connection.pragma_update(None, "synchronous", "FULL")?;
