@@ -201,7 +201,8 @@ impl Api {
             .connect_timeout(Duration::from_secs(5))
             .connect_lazy();
         Self {
-            job_configs: v1::job_config_service_client::JobConfigServiceClient::new(channel.clone()),
+            job_configs: v1::job_config_service_client::JobConfigServiceClient::new(channel.clone())
+                .max_decoding_message_size(MESSAGE_BYTES),
             commands: v1::command_service_client::CommandServiceClient::new(channel.clone()),
             jobs: v1::job_service_client::JobServiceClient::new(channel.clone())
                 .max_decoding_message_size(MESSAGE_BYTES),
