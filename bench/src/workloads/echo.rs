@@ -20,13 +20,12 @@ const READERS: usize = 16;
 
 pub(super) async fn measure(backend: Backend, settings: &Settings) -> anyhow::Result<Vec<Figure>> {
     let count = settings.amount(10_000, 100);
-    let bare = settings.amount(2_000, 50);
     let mut cluster = parts::start(backend, SLOTS).await;
     let ask = cluster.ask();
     let task = json!([{"name": "say", "command": ["/bin/echo", "{{ shard.index }}"], "shards": {"count": count}}]);
     ask.apply(&job("echo", &task)).await?;
     let directory = cluster.directory().to_owned();
-    let floors = |at: &Path| anyhow::Ok([floor::children(bare, "/bin/echo", Some(at))?, floor::xargs(bare)?]);
+    let floors = |at: &Path| anyhow::Ok([floor::children(count, "/bin/echo", Some(at))?, floor::xargs(count)?]);
     let fresh = |name: &str| {
         let at = directory.join(name);
         std::fs::create_dir(&at).map(|()| at)

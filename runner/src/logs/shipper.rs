@@ -296,9 +296,12 @@ impl Shipper {
                 self.queue(key);
             }
         }
-        while let Some((_, key)) = self.last_words.pop_front_if(|(at, _)| *at <= now) {
-            if self.logs.contains_key(&key.0) {
-                self.queue(key);
+        // With the first that has waited for long enough go all that wait: one write and one commit for them.
+        if self.last_words.front().is_some_and(|(at, _)| *at <= now) {
+            for (_, key) in std::mem::take(&mut self.last_words) {
+                if self.logs.contains_key(&key.0) {
+                    self.queue(key);
+                }
             }
         }
     }

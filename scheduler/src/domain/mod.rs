@@ -11,6 +11,7 @@ mod failures_page;
 pub mod gate;
 #[cfg(test)]
 mod gate_properties;
+pub mod gathering;
 pub mod graph;
 pub mod heartbeat;
 pub mod hex;

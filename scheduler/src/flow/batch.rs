@@ -7,6 +7,7 @@ use uuid::Uuid;
 
 use super::{
     callbacker::Attempt,
+    changes::Change,
     order::{Order, OrderAnswer},
     picker::Memory,
     plan::Plans,
@@ -98,7 +99,7 @@ pub(super) struct Output {
     /// When the next callback is due, if that was looked for.
     pub next_callback: Option<Awaited>,
     /// Jobs that changed.
-    pub changed: Vec<Uuid>,
+    pub changed: Vec<Change>,
     /// Sessions that told something about jobs that are laid aside: it was not taken.
     pub untaken: Vec<Uuid>,
     /// A job that was laid aside goes on.

@@ -3,8 +3,8 @@
 //!
 //! Two things go on side by side. The loop below owns the sessions, takes events in and sends what is to be sent; it
 //! never waits for the database, so that a beat is answered even while a turn is stuck. The turn runs in a task of its
-//! own, one at a time; what comes in meanwhile is the next batch. There is no timer in that: an idle system waits for
-//! nothing, a busy one commits many changes at once.
+//! own, one at a time; what comes in meanwhile is the next batch. An idle system waits for nothing, a busy one commits
+//! many changes at once: while tasks end one upon the other, the next turn waits a moment for more of them.
 
 mod beats;
 mod deliveries;
@@ -47,6 +47,7 @@ use super::{
 use crate::{
     domain::{
         command::{Disconnect, DisconnectReason, Down},
+        gathering::Gathered,
         heartbeat::{Drain, Frame, Hello},
         time::Timestamp,
         timing::Timing,
@@ -157,6 +158,12 @@ struct Loop {
     due: bool,
     /// Until when the reports that tasks run may wait for that.
     started_until: Option<Instant>,
+    /// Ends that were reported since the last turn began.
+    gathered: Option<Gathered>,
+    /// How many the last turn took in.
+    ends_before: usize,
+    /// How many slots had a task after it.
+    given_out: usize,
     look_at: Instant,
     sweep_at: Instant,
     retry_wait: Duration,
@@ -221,6 +228,9 @@ impl Loop {
             draining: Vec::new(),
             due: true,
             started_until: None,
+            gathered: None,
+            ends_before: 0,
+            given_out: 0,
             look_at: now,
             sweep_at: now + timing.sweep_interval,
             retry_wait: RETRY_BASE,
@@ -335,9 +345,13 @@ impl Loop {
         if told.iter().any(started) {
             self.started_until.get_or_insert(now + STARTED_PATIENCE);
         }
+        let ends = told.iter().filter(|told| told.news.is_an_end()).count();
+        if ends > 0 {
+            self.gathered = Some(Gathered::and(self.gathered, ends, now));
+        }
         // A slot that became idle without a word about a task may be given one. A beat that brings nothing new is no
         // reason for a turn: thousands of idle runners beat.
-        self.due |= freed || !told.iter().all(started);
+        self.due |= freed || !told.iter().all(|told| started(told) || told.news.is_an_end());
         self.facts.extend(told.into_iter().map(|told| told.of(id)));
     }
 
@@ -353,9 +367,16 @@ impl Loop {
         if self.started_until.is_some_and(|until| until <= now) {
             self.due = true;
         }
+        self.due |= self.gather_until(now).is_some_and(|until| until <= now);
         self.due |= self.fire_at.is_some_and(|at| at <= now) || self.deliveries.due(now).is_some_and(|at| at <= now);
         let waiting = !self.orders.is_empty() || !self.callers.is_empty();
         waiting || self.due || self.look_at <= now || !self.leaving.is_empty() || !self.draining.is_empty()
+    }
+
+    /// Until when ends that were reported wait for others, if there are any.
+    fn gather_until(&self, now: Instant) -> Option<Instant> {
+        let gathered = self.gathered?;
+        Some(gathered.wait_until(self.ends_before, self.given_out).unwrap_or(now))
     }
 
     fn sleep(&self, under_way: bool, now: Instant) -> Duration {
@@ -363,7 +384,8 @@ impl Loop {
             return LOOK_INTERVAL;
         }
         let mut until = self.look_at;
-        for at in [self.wake_at, self.started_until, self.fire_at, self.deliveries.due(now)].into_iter().flatten() {
+        let (gathered, delivery) = (self.gather_until(now), self.deliveries.due(now));
+        for at in [self.wake_at, self.started_until, gathered, self.fire_at, delivery].into_iter().flatten() {
             until = until.min(at);
         }
         if let Some(at) = self.retry_at {

@@ -292,6 +292,12 @@ impl Sessions {
         self.by_id.keys().copied().collect()
     }
 
+    /// How many slots have a task.
+    pub(super) fn given_out(&self) -> usize {
+        let held = |session: &Session| session.slots.iter().filter(|slot| matches!(slot, Slot::Held(_))).count();
+        self.by_id.values().map(held).sum()
+    }
+
     pub(super) fn len(&self) -> usize {
         self.by_id.len()
     }

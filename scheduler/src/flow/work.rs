@@ -11,7 +11,7 @@ use std::{
 use uuid::Uuid;
 
 use self::outbox::Outbox;
-use super::{parked, plan::Plan, sub_jobs::Handover};
+use super::{changes::Change, parked, plan::Plan, sub_jobs::Handover};
 use crate::{
     domain::{
         gate::{Parents, SkipCause},
@@ -428,7 +428,7 @@ impl Work {
     ///
     /// A guard that misses is an error: every row was locked when it was read, so it cannot miss unless a station
     /// changed a row it had not locked.
-    pub(super) async fn write(&mut self, tx: &Tx) -> Result<Vec<Uuid>, store::Error> {
+    pub(super) async fn write(&mut self, tx: &Tx) -> Result<Vec<Change>, store::Error> {
         for task in self.tasks.values().filter(|task| task.touched) {
             if let Some(job) = self.jobs.get_mut(&task.row.job_id) {
                 job.touched = true;
@@ -489,8 +489,8 @@ impl Work {
             store::job::update(tx, slice).await?;
         }
         self.tell(tx).await?;
-        let touched = self.jobs.values().filter(|job| job.touched).map(|job| job.row.id).collect();
-        Ok(touched)
+        let touched = self.jobs.values().filter(|job| job.touched);
+        Ok(touched.map(|job| Change { job: job.row.id, ended: job.row.state.is_terminal() }).collect())
     }
 
     /// When the tasks that begin to wait for a runner will have waited for too long. Most may wait for ever.

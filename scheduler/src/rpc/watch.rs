@@ -23,6 +23,9 @@ use crate::{
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// The least time between two looks. What changes within it is told together.
 const GAP: Duration = Duration::from_millis(50);
+/// A watch rests this many times as long as its look took: to count the shards of a large group takes time, and whoever
+/// only looks must not hold up those who work.
+const REST: u32 = 20;
 
 type Answers = mpsc::Sender<Result<WatchJobResponse, Status>>;
 
@@ -49,6 +52,11 @@ pub(super) async fn start(
     Ok(ReceiverStream::new(stream))
 }
 
+/// How long a watch rests after a look that took so long.
+fn rest(look: Duration) -> Duration {
+    (look * REST).clamp(GAP, LOOK_AGAIN)
+}
+
 /// One client that watches one job.
 struct Watch {
     api: Api,
@@ -68,6 +76,7 @@ impl Watch {
         let stop = self.api.stop.clone();
         let mut first = true;
         loop {
+            let began = time::Instant::now();
             let told = tokio::select! {
                 told = self.look(&answers, first) => told,
                 () = stop.cancelled() => Ok(Err(Api::stopping())),
@@ -80,14 +89,21 @@ impl Watch {
                 }
                 Ok(Ok(false)) => first = false,
             }
-            let earliest = time::Instant::now() + GAP;
-            tokio::select! {
-                () = self.changes.changed() => {}
-                () = time::sleep(LOOK_AGAIN) => {}
-                () = stop.cancelled() => {}
+            let earliest = time::Instant::now() + rest(began.elapsed());
+            let ended = tokio::select! {
+                ended = self.changes.changed() => ended,
+                () = time::sleep(LOOK_AGAIN) => false,
+                () = stop.cancelled() => true,
                 () = answers.closed() => return,
+            };
+            if !ended {
+                // Most watch to see the end: nobody has to wait for that.
+                tokio::select! {
+                    () = time::sleep_until(earliest) => {}
+                    () = self.changes.ended() => {}
+                    () = stop.cancelled() => {}
+                }
             }
-            time::sleep_until(earliest).await;
         }
     }
 

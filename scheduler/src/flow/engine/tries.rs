@@ -104,6 +104,7 @@ impl Loop {
         // What one turn has no room for is a reason for the next.
         self.due = !self.facts.is_empty();
         self.started_until = None;
+        self.gathered = None;
         let mut context = self.context.take().expect("no turn is under way");
         let offered = input.idle.iter().map(|idle| idle.session).collect();
         let given = input.clone();
@@ -119,6 +120,7 @@ impl Loop {
     pub(super) fn finish(&mut self, under: Under, outcome: Result<Output, store::Error>) {
         let now = Instant::now();
         let Under { input, replies, callers, offered, .. } = under;
+        self.ends_before = input.facts.iter().filter(|fact| fact.news.is_an_end()).count();
         match outcome {
             Ok(output) => {
                 self.retry_wait = RETRY_BASE;
@@ -127,6 +129,8 @@ impl Loop {
                 self.pulse.touched(now);
                 self.perform(&input, replies, callers, output, now);
                 self.sessions.withdraw(&offered);
+                // Only asked where it matters, for it looks at every slot.
+                self.given_out = if self.ends_before > 1 { self.sessions.given_out() } else { 0 };
             }
             Err(error) => {
                 self.in_doubt |= input.in_doubt || error.is_unreachable();
