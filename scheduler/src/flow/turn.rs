@@ -153,9 +153,9 @@ async fn run(context: &mut Context, input: &Input) -> Result<Output, store::Erro
     transfer::pass(&tx, &context.timing, &mut work, &moving).await?;
     callbacker::pass(&tx, context, &mut work, input).await?;
     sub_jobs::pass(&tx, context, &mut work, &families).await?;
-    let (opening, more) = expander::pass(&tx, &mut work).await?;
-    output.more |= more;
-    output.more |= gates::settle(&tx, context, &mut work, &mut data, opening).await?;
+    let expanded = expander::pass(&tx, &mut work).await?;
+    output.more |= expanded.more;
+    output.more |= gates::settle(&tx, context, &mut work, &mut data, expanded.opening).await?;
     output.handover = work.handover();
     output.waits = work.newborn().any(|job| job.row.waiting);
     // Who was born outside the lock of its config asks for a place in the next turn.
@@ -184,7 +184,7 @@ async fn run(context: &mut Context, input: &Input) -> Result<Output, store::Erro
     }
     let left = match pick {
         Some(pick) => picker::end(&tx, context, &mut work, &mut data, input, &mut output, pick).await?,
-        None => work.tasks().any(|task| task.state == TaskState::Queued),
+        None => expanded.queued || work.tasks().any(|task| task.state == TaskState::Queued),
     };
     output.next_wake = match &input.look {
         // Those that wait since an earlier turn were told then, and are found again by every look.

@@ -183,6 +183,11 @@ impl Work {
         })
     }
 
+    /// The seq of what this turn changes of a job in hand and of its tasks.
+    pub(super) fn next_seq(&self, job: Uuid) -> i64 {
+        next_seq(&self.jobs.get(&job).expect("the job is in hand").row)
+    }
+
     /// The plan of a job in hand.
     pub(super) fn plan(&self, job: Uuid) -> Arc<Plan> {
         self.jobs.get(&job).expect("a task in hand has its job in hand").plan.clone()
@@ -473,7 +478,7 @@ impl Work {
             }
         }
         for job in self.jobs.values_mut().filter(|job| job.touched) {
-            job.row.seq += 1;
+            job.row.seq = next_seq(&job.row);
         }
         for task in self.tasks.values_mut().filter(|task| task.touched) {
             task.row.seq = self.jobs[&task.row.job_id].row.seq;
@@ -541,6 +546,11 @@ impl Work {
             })
             .collect()
     }
+}
+
+/// Grows by one with each turn that changes a job.
+fn next_seq(job: &JobRow) -> i64 {
+    job.seq + 1
 }
 
 /// A task that is about to be born.

@@ -17,6 +17,7 @@
 //! `ON CONFLICT` needs a `WHERE`, and there are no casts with `::`.
 
 use sea_orm::{DbBackend, Statement, Value, sea_query::ArrayType};
+use serde::{Serialize, Serializer};
 use uuid::Uuid;
 
 use crate::domain::hex::hex;
@@ -205,9 +206,8 @@ impl<const N: usize> Input<N> {
                 _ => format!("value ->> {position} AS {name}"),
             })
             .collect();
-        let rows: Vec<serde_json::Value> =
-            self.rows.into_iter().map(|row| row.into_iter().map(Cell::into_json).collect()).collect();
-        let document = serde_json::Value::from(rows).to_string();
+        let rows: Vec<&[Cell]> = self.rows.iter().map(|row| &row[..]).collect();
+        let document = serde_json::to_string(&rows).expect("cells have a JSON form");
         (format!("input AS (SELECT {} FROM jsonb_each(?1))", selected.join(", ")), vec![document.into()])
     }
 }
@@ -230,16 +230,19 @@ impl Cell {
             (cell, _) => panic!("column {column} is {kind:?}, nullable {nullable}, and cannot hold {cell:?}"),
         }
     }
+}
 
-    fn into_json(self) -> serde_json::Value {
+/// As [`Input::json_each`] reads it.
+impl Serialize for Cell {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
-            Self::Null => serde_json::Value::Null,
-            Self::Uuid(value) => value.simple().to_string().into(),
-            Self::BigInt(value) => value.into(),
-            Self::Int(value) => value.into(),
-            Self::Text(value) => value.into(),
-            Self::Bool(value) => value.into(),
-            Self::Bytes(value) => hex(&value).into(),
+            Self::Null => serializer.serialize_unit(),
+            Self::Uuid(value) => serializer.serialize_str(value.simple().encode_lower(&mut Uuid::encode_buffer())),
+            Self::BigInt(value) => serializer.serialize_i64(*value),
+            Self::Int(value) => serializer.serialize_i32(*value),
+            Self::Text(value) => serializer.serialize_str(value),
+            Self::Bool(value) => serializer.serialize_bool(*value),
+            Self::Bytes(value) => serializer.serialize_str(&hex(value)),
         }
     }
 }

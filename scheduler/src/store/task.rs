@@ -6,7 +6,7 @@ mod queue;
 use uuid::Uuid;
 
 pub(super) use self::queue::{CLASSES, RANK, classes};
-pub use self::queue::{lock_queued, next_not_before, queued_before, queued_classes, queued_of_class};
+pub use self::queue::{lock_queued, next_not_before, queue_nodes, queued_before, queued_classes, queued_of_class};
 use super::{
     Error, Tx,
     row::{Row, unreadable},

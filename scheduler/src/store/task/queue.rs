@@ -5,7 +5,7 @@ use uuid::Uuid;
 
 use super::{COLUMNS, TaskRow, read_all};
 use crate::{
-    domain::time::Timestamp,
+    domain::{task::TaskState, time::Timestamp},
     store::{
         Error, Tx,
         row::Row as _,
@@ -68,6 +68,26 @@ fn next(backend: DbBackend, class: &str, now: Timestamp, limit: u32, laid_aside:
     }
     let text = question("WITH {input}", "AND job_id NOT IN (SELECT laid_aside FROM input)");
     input.statement(backend, &text, &params)
+}
+
+/// Queues the tasks of runs of nodes of a job that is locked, from the first to the last of each run, which wait and whose
+/// gates are open. Returns how many there were.
+pub async fn queue_nodes(tx: &Tx, job: Uuid, runs: &[(u32, u32)], now: Timestamp, seq: i64) -> Result<u64, Error> {
+    if runs.is_empty() {
+        return Ok(0);
+    }
+    let mut input = Input::new([sql::int("first"), sql::int("last"), sql::text("seen_state")]);
+    for (first, last) in runs {
+        let seen = TaskState::Created.word();
+        input.push([first.cast_signed().into(), last.cast_signed().into(), seen.into()]);
+    }
+    let text =
+        "WITH {input} UPDATE task SET state = 'QUEUED', queued_at = CAST(:now AS bigint), seq = CAST(:seq AS bigint)
+                FROM input
+                WHERE task.job_id = :job AND task.node >= input.first AND task.node <= input.last
+                    AND task.kind = 'TASK' AND task.state = input.seen_state";
+    let params = [("now", now.0.into()), ("seq", seq.into()), ("job", job.into())];
+    tx.execute(input.statement(tx.backend(), text, &params)).await
 }
 
 /// Queued tasks of a class, with their jobs, without a lock.
