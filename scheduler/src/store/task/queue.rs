@@ -24,17 +24,19 @@ pub async fn queued_classes(tx: &Tx, after: &str, limit: u32) -> Result<Vec<Stri
     rows.iter().map(|row| row.column("class")).collect()
 }
 
+/// The classes of the tasks that are queued, as a recursive question that ends with nothing.
+pub(in crate::store) const CLASSES: &str = "classes (class) AS (
+        SELECT (SELECT class FROM task WHERE state = 'QUEUED' AND class > :after ORDER BY class LIMIT 1)
+        UNION ALL
+        SELECT (SELECT task.class FROM task WHERE task.state = 'QUEUED' AND task.class > classes.class
+                ORDER BY task.class LIMIT 1)
+        FROM classes WHERE classes.class IS NOT NULL
+    )";
+
 /// The question of [`queued_classes`].
 pub(in crate::store) fn classes(backend: DbBackend, after: &str, limit: u32) -> Statement {
-    let text = "WITH RECURSIVE classes (class) AS (
-                    SELECT (SELECT class FROM task WHERE state = 'QUEUED' AND class > :after ORDER BY class LIMIT 1)
-                    UNION ALL
-                    SELECT (SELECT task.class FROM task WHERE task.state = 'QUEUED' AND task.class > classes.class
-                            ORDER BY task.class LIMIT 1)
-                    FROM classes WHERE classes.class IS NOT NULL
-                )
-                SELECT class FROM classes WHERE class IS NOT NULL LIMIT :limit";
-    sql::statement(backend, text, &[("after", after.into()), ("limit", i64::from(limit).into())])
+    let text = format!("WITH RECURSIVE {CLASSES} SELECT class FROM classes WHERE class IS NOT NULL LIMIT :limit");
+    sql::statement(backend, &text, &[("after", after.into()), ("limit", i64::from(limit).into())])
 }
 
 /// Locks the next queued tasks of a class, leaving out what another scheduler is picking and the jobs that are laid aside.
