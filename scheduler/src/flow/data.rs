@@ -90,10 +90,11 @@ impl Data {
         Ok(rendered.collect())
     }
 
-    /// Loads what the templates of tasks that are to be given out name.
+    /// Loads what the templates of tasks that are to be given out name: from the turn's hands, else from the database.
     pub(super) async fn load_outputs(
         &mut self,
         tx: &Tx,
+        work: &Work,
         tasks: impl Iterator<Item = (&TaskRow, &Plan)>,
     ) -> Result<(), store::Error> {
         self.tasks.clear();
@@ -105,10 +106,7 @@ impl Data {
             .collect();
         wanted.sort_unstable();
         wanted.dedup();
-        for (job, node, state, output) in store::task::outputs(tx, &wanted).await? {
-            self.tasks.insert((job, node), (state, output));
-        }
-        Ok(())
+        self.take(tx, work, wanted).await
     }
 
     /// What a task is to run, with nothing left to fill in; `Err` is why that cannot be said.
@@ -173,10 +171,15 @@ impl Data {
         }
     }
 
-    /// Loads nodes of a job: from the turn's hands, else from the database.
+    /// Loads nodes of a job.
     async fn load(&mut self, tx: &Tx, work: &Work, job: Uuid, nodes: &[u32]) -> Result<(), store::Error> {
+        self.take(tx, work, nodes.iter().map(|node| (job, *node)).collect()).await
+    }
+
+    /// Loads nodes of jobs: from the turn's hands, else from the database.
+    async fn take(&mut self, tx: &Tx, work: &Work, nodes: Vec<(Uuid, u32)>) -> Result<(), store::Error> {
         let mut absent = Vec::new();
-        for &node in nodes {
+        for (job, node) in nodes {
             match work.node(job, node).and_then(|id| work.task(id)) {
                 Some(task) => {
                     self.tasks.insert((job, node), (task.state, task.output.clone()));

@@ -20,6 +20,9 @@ use crate::{
 /// How many nodes become rows in one turn: a job of 100,000 tasks must not hold up everybody else's.
 const NODES_MAX: u32 = 5_000;
 
+/// How many runs of nodes that follow one another are queued by one statement.
+const RUNS_MAX: usize = 5_000;
+
 /// How many jobs that an earlier turn left are taken up in one turn.
 pub(super) const JOBS_MAX: u32 = 200;
 
@@ -33,11 +36,22 @@ pub(super) async fn left(tx: &Tx, laid_aside: &BTreeSet<Uuid>) -> Result<Vec<Uui
     Ok(left)
 }
 
+/// What the expander leaves to the turn.
+#[derive(Debug, Default)]
+pub(super) struct Expanded {
+    /// Tasks in hand whose gates are open from the start.
+    pub opening: Vec<Uuid>,
+    /// A job is still unfinished.
+    pub more: bool,
+    /// Tasks were queued that are not in hand.
+    pub queued: bool,
+}
+
 /// Writes the next tasks of jobs that are CREATED; with its last task a job becomes RUNNING. Nothing of a job is queued
-/// before. Returns the tasks whose gates are open from the start, and whether a job is still unfinished.
-pub(super) async fn pass(tx: &Tx, work: &mut Work) -> Result<(Vec<Uuid>, bool), store::Error> {
+/// before.
+pub(super) async fn pass(tx: &Tx, work: &mut Work) -> Result<Expanded, store::Error> {
     let mut budget = NODES_MAX;
-    let (mut opening, mut more) = (Vec::new(), false);
+    let mut expanded = Expanded::default();
     let created: Vec<Uuid> = work
         .jobs()
         .filter(|job| job.row.state == JobState::Created && !job.row.waiting && !parked::is_parked(job))
@@ -45,7 +59,7 @@ pub(super) async fn pass(tx: &Tx, work: &mut Work) -> Result<(Vec<Uuid>, bool), 
         .collect();
     for id in created {
         if budget == 0 {
-            more = true;
+            expanded.more = true;
             break;
         }
         let plan = work.plan(id);
@@ -70,7 +84,7 @@ pub(super) async fn pass(tx: &Tx, work: &mut Work) -> Result<(Vec<Uuid>, bool), 
         }
         let row = work.job_mut(id).expect("the job is in hand");
         if to < row.tasks_total {
-            more = true;
+            expanded.more = true;
             continue;
         }
         row.state = row.state.after(job::Event::Expanded).expect("a created job can be expanded");
@@ -80,18 +94,33 @@ pub(super) async fn pass(tx: &Tx, work: &mut Work) -> Result<(Vec<Uuid>, bool), 
         row.deadline_at = row.deadline_at.into_iter().chain(own).min();
         row.warn_at = plan.config.warn_after.map(|after| now + after);
         // A disabled task is skipped at once, whatever its gate.
-        let open: Vec<(Uuid, u32)> = (0..to)
+        let open: Vec<u32> = (0..to)
             .filter(|&node| {
                 plan.graph.parents(node).is_empty()
                     || plan.rule(node) == TriggerRule::Always
                     || plan.task(node).enabled == Some(false)
             })
-            .map(|node| (id, node))
             .collect();
-        let absent: Vec<(Uuid, u32)> =
-            open.iter().copied().filter(|(job, node)| work.node(*job, *node).is_none()).collect();
+        // Those of earlier slices are not read to be queued, which most are to be: there may be a hundred thousand.
+        let earlier = open.iter().copied().filter(|node| work.node(id, *node).is_none());
+        let (queued, absent): (Vec<u32>, Vec<u32>) = earlier.partition(|node| plan.only_queues(*node));
+        let absent: Vec<(Uuid, u32)> = absent.into_iter().map(|node| (id, node)).collect();
         work.take_tasks(store::task::lock_nodes(tx, &absent).await?);
-        opening.extend(open.iter().filter_map(|(job, node)| work.node(*job, *node)));
+        expanded.opening.extend(open.iter().filter_map(|node| work.node(id, *node)));
+        expanded.queued |= !queued.is_empty();
+        queue(tx, work, id, &queued).await?;
     }
-    Ok((opening, more))
+    Ok(expanded)
+}
+
+/// Queues tasks of a job whose gates are open, and whose rows are not in hand.
+async fn queue(tx: &Tx, work: &Work, job: Uuid, nodes: &[u32]) -> Result<(), store::Error> {
+    let runs: Vec<(u32, u32)> =
+        nodes.chunk_by(|one, next| one + 1 == *next).filter_map(|run| Some((*run.first()?, *run.last()?))).collect();
+    let mut written = 0;
+    for runs in runs.chunks(RUNS_MAX) {
+        written += store::task::queue_nodes(tx, job, runs, work.now, work.next_seq(job)).await?;
+    }
+    let asked = nodes.len() as u64;
+    if written == asked { Ok(()) } else { Err(store::Error::Missed { asked, written }) }
 }

@@ -28,14 +28,17 @@ use crate::{
         task::Kind,
         time::{Timestamp, micros},
     },
-    store::{self, Tx, config::ConfigRow, request::Claim},
+    store::{
+        self, Tx,
+        config::ConfigRow,
+        request::{Answer, Asked, Claim},
+    },
 };
 
 /// The job configs that a turn has locked, by namespace and name.
 pub(super) type Configs = BTreeMap<(String, String), ConfigRow>;
 
-/// Claims the request ids of orders, first of all: a twin that is under way elsewhere is waited for. They are claimed in
-/// one order everywhere, so that two schedulers with the same twins do not wait for each other. None for an order whose
+/// Claims the request ids of orders, first of all: a twin that is under way elsewhere is waited for. None for an order whose
 /// twin comes earlier in this turn: it is claimed once that one is carried out.
 pub(super) async fn claim(tx: &Tx, orders: &[Order]) -> Result<Vec<Option<Claim>>, store::Error> {
     let mut claims = vec![Some(Claim::New); orders.len()];
@@ -47,16 +50,17 @@ pub(super) async fn claim(tx: &Tx, orders: &[Order]) -> Result<Vec<Option<Claim>
             Entry::Occupied(_) => claims[at] = None,
         }
     }
-    for at in first.into_values() {
-        claims[at] = Some(claim_one(tx, &orders[at]).await?);
+    let asked: Vec<(usize, Asked<'_>)> = first.into_values().filter_map(|at| Some((at, asked(&orders[at])?))).collect();
+    let stand = store::request::claim(tx, &asked.iter().map(|(_, asked)| *asked).collect::<Vec<_>>()).await?;
+    for ((at, _), claim) in asked.into_iter().zip(stand) {
+        claims[at] = Some(claim);
     }
     Ok(claims)
 }
 
-async fn claim_one(tx: &Tx, order: &Order) -> Result<Claim, store::Error> {
-    let Some((method, Caller { principal, request_id, body_hash })) = order.request() else { return Ok(Claim::New) };
-    let now = store::scheduler::now(tx).await?;
-    store::request::claim(tx, principal, method, request_id, body_hash, now).await
+fn asked(order: &Order) -> Option<Asked<'_>> {
+    let (method, Caller { principal, request_id, body_hash }) = order.request()?;
+    Some(Asked { principal, method, request_id, body_hash })
 }
 
 /// Locks the job configs that orders are about, in one order everywhere. Those that are to be stored for the first time
@@ -91,18 +95,23 @@ pub(super) async fn pass(
     configs: &mut Configs,
 ) -> Result<Vec<OrderAnswer>, store::Error> {
     let mut answers: Vec<OrderAnswer> = Vec::with_capacity(orders.len());
-    let mut events = Vec::new();
+    let (mut events, mut kept) = (Vec::new(), Vec::new());
     for (order, claim) in orders.iter().zip(claims) {
-        let claim = match claim {
-            Some(claim) => claim,
-            None => claim_one(tx, order).await?,
+        let claim = match (claim, asked(order)) {
+            (Some(claim), _) => claim,
+            (None, None) => Claim::New,
+            (None, Some(asked)) => {
+                // What its twin came to is read from there.
+                store::request::answer(tx, &std::mem::take(&mut kept)).await?;
+                store::request::claim(tx, &[asked]).await?.pop().expect("one claim for one request")
+            }
         };
         let answer = match claim {
             Claim::New => {
                 let before = Before::of(order, work, configs);
                 let answer = carry_out(tx, context, work, data, order, configs).await?;
                 events.extend(before.events(order, &answer, work));
-                keep(tx, order, &answer).await?;
+                kept.extend(keep(tx, order, &answer).await?);
                 answer
             }
             Claim::Repeated(kept) => recall(order, &kept),
@@ -113,25 +122,29 @@ pub(super) async fn pass(
         };
         answers.push(answer);
     }
+    store::request::answer(tx, &kept).await?;
     store::audit::insert(tx, &events).await?;
     let unused: Vec<Uuid> = configs.values().filter(|config| config.version == 0).map(|config| config.id).collect();
     store::config::take_back(tx, &unused).await?;
     Ok(answers)
 }
 
-/// Keeps what an order came to for its repetitions. A failure is not kept: it may be repeated and succeed.
-async fn keep(tx: &Tx, order: &Order, answer: &OrderAnswer) -> Result<(), store::Error> {
-    let Some((method, caller)) = order.request() else { return Ok(()) };
+/// What of an order is to be kept for its repetitions. A failure is not: it may be repeated and succeed.
+async fn keep<'a>(tx: &Tx, order: &'a Order, answer: &OrderAnswer) -> Result<Option<Answer<'a>>, store::Error> {
+    let Some((method, caller)) = order.request() else { return Ok(None) };
     let kept = match answer {
         OrderAnswer::Applied(Ok(applied)) => serde_json::to_string(applied),
         OrderAnswer::Calendars(Ok(put)) => serde_json::to_string(put),
         OrderAnswer::Job(Ok(job)) => serde_json::to_string(job),
         OrderAnswer::Count(Ok(count)) => serde_json::to_string(count),
         OrderAnswer::Repaired(Ok(repaired)) => serde_json::to_string(repaired),
-        _ => return store::request::release(tx, &caller.principal, method, &caller.request_id).await,
+        _ => {
+            store::request::release(tx, &caller.principal, method, &caller.request_id).await?;
+            return Ok(None);
+        }
     };
-    let kept = kept.expect("an answer has a JSON form");
-    store::request::answer(tx, &caller.principal, method, &caller.request_id, &kept).await
+    let response = kept.expect("an answer has a JSON form");
+    Ok(Some(Answer { principal: &caller.principal, method, request_id: &caller.request_id, response }))
 }
 
 /// The answer that was kept.

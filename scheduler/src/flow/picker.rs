@@ -19,7 +19,7 @@ use super::{
 use crate::{
     domain::{
         completion,
-        placement::{self, Candidate, Class, Holders, Offer, Routing, Usage},
+        placement::{self, Candidate, Class, Holders, Limit, Offer, Routing, Usage},
         task::{Event, TaskState},
     },
     store::{self, Tx, completion::Right, job::JobRow, task::TaskRow},
@@ -30,6 +30,9 @@ const CLASSES_MAX: u32 = 200;
 
 /// How soon to come back to keys that another scheduler has in its hands.
 pub(super) const KEYS_AGAIN: Duration = Duration::from_millis(5);
+
+/// Of how many sessions it is asked at once with the classes whether they count; of more, once it is known who is chosen.
+const SESSIONS_AT_ONCE: usize = 16;
 
 /// How many tasks one pick gives out.
 const TASKS_MAX: usize = 1_000;
@@ -43,28 +46,132 @@ pub(super) struct Memory {
     cursor: String,
 }
 
-/// Gives queued tasks to idle slots, those that become idle in this very turn included. Returns whether tasks may be
-/// left that another scheduler could place.
+/// A pick under way.
+#[derive(Debug)]
+pub(super) enum Pick {
+    /// Who is given what was decided before what the turn has in hand is written.
+    Chosen(Chosen),
+    /// It is to be decided once that is written; with the classes that wait then, if they are known.
+    Later(Option<Waiting>),
+}
+
+/// What waits, as far as it is known.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    /// The classes.
+    names: Vec<String>,
+    /// Those of them that the database knows to wait, while what the turn has in hand counts as well.
+    known: Option<BTreeSet<String>>,
+    /// The idle sessions that may be given work, if that was asked.
+    counting: Option<Vec<Uuid>>,
+}
+
+/// What a pick came to.
+#[derive(Debug, Default)]
+pub(super) struct Chosen {
+    /// Tasks of the queue, as they shall be. Those that the turn has in hand are changed there.
+    dispatched: Vec<TaskRow>,
+    rights: Vec<Right>,
+    /// Whether tasks may be left that another scheduler could place.
+    left: bool,
+    holding: Vec<(Uuid, Limit)>,
+}
+
+/// Begins to give queued tasks to idle slots, those that become idle in this very turn included. Called before the turn
+/// writes what it has in hand: of that, what has just begun to wait and is given out is written once.
 ///
-/// It works without the locks of jobs: it writes QUEUED → DISPATCHED and nothing else, and skips rows that another
-/// scheduler is picking. Whether a session still counts is asked last, and a runner's row that is locked is skipped,
-/// so that a pick never waits for anybody.
-pub(super) async fn pass(
+/// What is in the database decides together with what is in hand, each class by its rank. Where that is not the queue as it
+/// shall be, all is left to [`end`]: a turn that takes tasks out of the queue, classes that are too many for one look, and
+/// keys, of which the turn may set some free.
+pub(super) async fn begin(
     tx: &Tx,
     context: &mut Context,
     work: &mut Work,
     data: &mut Data,
     input: &Input,
     output: &mut Output,
+) -> Result<Pick, store::Error> {
+    if !context.memory.cursor.is_empty() || work.changed_queue() {
+        return Ok(Pick::Later(None));
+    }
+    let idle: Vec<(String, Uuid)> =
+        idle(input, output).into_iter().map(|idle| (idle.offer.traits.id.clone(), idle.session)).collect();
+    let (known, counting) = if idle.len() <= SESSIONS_AT_ONCE {
+        let in_hand = work.newly_queued().next().is_some();
+        let (known, counting) = store::runner::classes_and_counting(tx, CLASSES_MAX, &idle, in_hand).await?;
+        (known, Some(counting))
+    } else {
+        (store::task::queued_classes(tx, "", CLASSES_MAX).await?, None)
+    };
+    if known.len() >= CLASSES_MAX as usize {
+        return Ok(Pick::Later(None));
+    }
+    let known: BTreeSet<String> = known.into_iter().collect();
+    let mut names = known.clone();
+    names.extend(work.newly_queued().map(|task| task.class.clone()));
+    let limited = |name: &String| Class::parse(name).is_some_and(|class| class.limit.is_some());
+    let keyed = names.iter().any(limited);
+    let waiting = Waiting { names: names.into_iter().collect(), known: Some(known).filter(|_| !keyed), counting };
+    if keyed {
+        return Ok(Pick::Later(Some(waiting)));
+    }
+    Ok(Pick::Chosen(choose(tx, context, work, data, input, output, waiting).await?))
+}
+
+/// Ends a pick, once what the turn has in hand is written. Returns whether tasks may be left that another scheduler could
+/// place.
+///
+/// It works without the locks of jobs: it writes QUEUED → DISPATCHED and nothing else, and skips rows that another
+/// scheduler is picking. Whether a session still counts is asked last, and a runner's row that is locked is skipped,
+/// so that a pick never waits for anybody.
+pub(super) async fn end(
+    tx: &Tx,
+    context: &mut Context,
+    work: &mut Work,
+    data: &mut Data,
+    input: &Input,
+    output: &mut Output,
+    pick: Pick,
 ) -> Result<bool, store::Error> {
-    let mut sessions = input.idle.clone();
-    free(&mut sessions, input, output);
-    sessions.retain(|session| session.offer.idle > 0);
-    let mut names = next_classes(tx, &mut context.memory.cursor).await?;
+    let Chosen { dispatched, rights, left, holding } = match pick {
+        Pick::Chosen(chosen) => chosen,
+        Pick::Later(waiting) => {
+            let waiting = match waiting {
+                Some(waiting) => waiting,
+                None => {
+                    Waiting { names: next_classes(tx, &mut context.memory.cursor).await?, known: None, counting: None }
+                }
+            };
+            choose(tx, context, work, data, input, output, waiting).await?
+        }
+    };
+    let rows: Vec<&TaskRow> = dispatched.iter().collect();
+    let written = store::task::dispatch(tx, &rows).await?;
+    if written != rows.len() as u64 {
+        return Err(store::Error::Missed { asked: rows.len() as u64, written });
+    }
+    store::completion::insert(tx, &rights, work.now).await?;
+    let holding: Vec<(Uuid, &Limit)> = holding.iter().map(|(task, limit)| (*task, limit)).collect();
+    store::concurrency::hold(tx, &holding).await?;
+    Ok(left)
+}
+
+/// Decides who is given what of what waits.
+async fn choose(
+    tx: &Tx,
+    context: &mut Context,
+    work: &mut Work,
+    data: &mut Data,
+    input: &Input,
+    output: &mut Output,
+    waiting: Waiting,
+) -> Result<Chosen, store::Error> {
+    let Waiting { mut names, known, counting } = waiting;
+    let mut sessions = idle(input, output);
     // What stands for a job waits for its next attempt, and for no slot.
     names.retain(|name| name != placement::SUB_JOB);
     if sessions.is_empty() || names.is_empty() {
-        return Ok(!names.is_empty());
+        return Ok(Chosen { left: !names.is_empty(), ..Chosen::default() });
     }
     let offers: Vec<Offer> = sessions.iter().map(|session| session.offer.clone()).collect();
     let parked = context.plans.parked();
@@ -87,8 +194,16 @@ pub(super) async fn pass(
         if room == 0 {
             continue;
         }
-        let room = u32::try_from(room.min(TASKS_MAX)).unwrap_or(u32::MAX);
-        for task in store::task::lock_queued(tx, name, work.now, room, &parked).await? {
+        let room = room.min(TASKS_MAX);
+        let mut next = Vec::new();
+        if known.as_ref().is_none_or(|known| known.contains(name)) {
+            let limit = u32::try_from(room).unwrap_or(u32::MAX);
+            next = store::task::lock_queued(tx, name, work.now, limit, &parked).await?;
+        }
+        if known.is_some() {
+            next.extend(next_in_hand(work, name, room, &parked));
+        }
+        for task in next {
             let chance = if class.routing == Routing::Random { Uuid::new_v4().as_u64_pair().1 } else { 0 };
             candidates.push(Candidate {
                 class: classes.len(),
@@ -138,10 +253,13 @@ pub(super) async fn pass(
         chosen.into_iter().map(|offer| (offers[offer].traits.id.clone(), sessions[offer].session)).collect()
     };
     if chosen.is_empty() {
-        return Ok(left);
+        return Ok(Chosen { left, ..Chosen::default() });
     }
-    let counting = store::runner::counting(tx, &chosen).await?;
-    if counting.len() < chosen.len() {
+    let counting = match counting {
+        Some(counting) => counting,
+        None => store::runner::counting(tx, &chosen).await?,
+    };
+    if chosen.iter().any(|(_, session)| !counting.contains(session)) {
         drop_replaced(tx, chosen, &counting, output).await?;
     }
 
@@ -175,6 +293,7 @@ pub(super) async fn pass(
         task.slot = Some(slot);
         task.session_id = Some(session.session);
         task.dispatched_at = Some(work.now);
+        (task.started_at, task.end_grace) = (None, None);
         rights.extend(spec.callback.as_ref().map(|callback| Right {
             token_hash: completion::hash(&callback.token),
             task: task.reference(),
@@ -189,18 +308,28 @@ pub(super) async fn pass(
             spec,
         });
         if let Some(limit) = &classes[candidates[at].class].limit {
-            holding.push((task.id, limit));
+            holding.push((task.id, limit.clone()));
         }
-        dispatched.push(task);
+        if known.is_some() && work.is_newly_queued(task.id) {
+            work.give_out(task);
+        } else {
+            dispatched.push(task);
+        }
     }
-    let rows: Vec<&TaskRow> = dispatched.iter().collect();
-    let written = store::task::dispatch(tx, &rows).await?;
-    if written != rows.len() as u64 {
-        return Err(store::Error::Missed { asked: rows.len() as u64, written });
-    }
-    store::completion::insert(tx, &rights, work.now).await?;
-    store::concurrency::hold(tx, &holding).await?;
-    Ok(left)
+    Ok(Chosen { dispatched, rights, left, holding })
+}
+
+/// The tasks in hand that go first among those of a class that have just begun to wait, at most as many as there is room for.
+fn next_in_hand(work: &Work, class: &str, room: usize, laid_aside: &[Uuid]) -> Vec<TaskRow> {
+    let ready = |task: &&TaskRow| {
+        task.class == class
+            && task.counters.not_before <= work.now
+            && !laid_aside.contains(&task.job_id)
+            && !work.is_parked(task.job_id)
+    };
+    let mut next: Vec<&TaskRow> = work.newly_queued().filter(ready).collect();
+    next.sort_unstable_by_key(|task| (placement::rank(task.priority, task.queued_at.unwrap_or_default()), task.id));
+    next.into_iter().take(room).cloned().collect()
 }
 
 /// The classes to look at. Where there are too many for one pick, they have their turns: nothing waits for ever because of
@@ -289,7 +418,7 @@ async fn load(
             Err(error) => return Err(error),
         }
     }
-    data.load_outputs(tx, tasks.filter_map(|task| Some((task, &*jobs.get(&task.job_id)?.1)))).await
+    data.load_outputs(tx, work, tasks.filter_map(|task| Some((task, &*jobs.get(&task.job_id)?.1)))).await
 }
 
 /// Sessions that were replaced elsewhere are dropped: a dead stream that looks idle must not be offered again and again
@@ -309,8 +438,10 @@ async fn drop_replaced(
     Ok(())
 }
 
-/// Adds the slots whose tasks ended in this turn: the result's acknowledgement and the next task go in one frame.
-fn free(sessions: &mut [IdleSession], input: &Input, output: &Output) {
+/// The sessions with idle slots, those whose tasks ended in this turn included: the result's acknowledgement and the next task
+/// go in one frame.
+fn idle(input: &Input, output: &Output) -> Vec<IdleSession> {
+    let mut sessions = input.idle.clone();
     let positions: HashMap<Uuid, usize> =
         sessions.iter().enumerate().map(|(at, session)| (session.session, at)).collect();
     for (fact, outcome) in input.facts.iter().zip(&output.facts) {
@@ -323,4 +454,6 @@ fn free(sessions: &mut [IdleSession], input: &Input, output: &Output) {
             sessions[*at].offer.idle += 1;
         }
     }
+    sessions.retain(|session| session.offer.idle > 0);
+    sessions
 }

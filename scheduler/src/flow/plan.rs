@@ -24,6 +24,9 @@ use crate::{
 /// How many plans are kept; the least recently used goes first.
 const PLANS_MAX: usize = 256;
 
+/// How many tasks they have together, but for the newest plan: four of the largest jobs, which take 1.5 kB a task.
+const PLANNED_TASKS_MAX: usize = 400_000;
+
 /// How many jobs that are laid aside are remembered, so that they take no place in what is looked at first.
 const PARKED_MAX: usize = 1_000;
 
@@ -180,6 +183,13 @@ impl Plan {
         self.named[node as usize].as_deref()
     }
 
+    /// Whether all that an open gate does to a node's task is to queue it: nothing is to be worked out, made or watched.
+    pub(super) fn only_queues(&self, node: u32) -> bool {
+        let task = self.task(node);
+        let (condition, watched) = (!task.when.is_empty(), task.queue_timeout.is_some());
+        task.enabled != Some(false) && !condition && !watched && !self.is_group(node) && self.sub_job(node).is_none()
+    }
+
     /// Whether a node is a group of shards.
     pub(super) fn is_group(&self, node: u32) -> bool {
         self.task(node).shards.is_some()
@@ -218,6 +228,8 @@ fn named(task: &TaskConfig, nodes: &HashMap<String, u32>) -> Option<Vec<u32>> {
 #[derive(Debug, Default)]
 pub(super) struct Plans {
     kept: HashMap<(Uuid, u32), (Arc<Plan>, u64)>,
+    /// How many tasks they have together.
+    tasks: usize,
     uses: u64,
     /// Jobs laid aside because their definition cannot be read.
     parked: BTreeSet<Uuid>,
@@ -302,9 +314,12 @@ impl Plans {
     }
 
     fn keep(&mut self, key: (Uuid, u32), plan: Arc<Plan>) {
-        if self.kept.len() >= PLANS_MAX {
+        self.tasks += plan.tasks.len();
+        while self.kept.len() >= PLANS_MAX || (self.tasks > PLANNED_TASKS_MAX && !self.kept.is_empty()) {
             let oldest = self.kept.iter().min_by_key(|(_, (_, used))| *used).map(|(key, _)| *key);
-            oldest.and_then(|key| self.kept.remove(&key));
+            if let Some((plan, _)) = oldest.and_then(|key| self.kept.remove(&key)) {
+                self.tasks -= plan.tasks.len();
+            }
         }
         self.kept.insert(key, (plan, self.uses));
     }

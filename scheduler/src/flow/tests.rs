@@ -13,6 +13,7 @@ mod limits;
 mod locks;
 mod nested;
 mod parked;
+mod picks;
 mod placement;
 mod policies;
 mod races;

@@ -119,9 +119,7 @@ async fn run(context: &mut Context, input: &Input) -> Result<Output, store::Erro
         wanted.extend(alarms.iter().filter_map(|(_, job)| *job));
     }
     let wanted: Vec<Uuid> = wanted.into_iter().collect();
-    let rows = store::job::lock(&tx, &wanted).await?;
-
-    let (now, followed) = store::scheduler::moment(&tx).await?;
+    let (rows, now) = store::job::lock(&tx, &wanted).await?;
     output.now = now;
     output.read_at = Some(Instant::now());
     let mut work = Work::new(now);
@@ -155,17 +153,21 @@ async fn run(context: &mut Context, input: &Input) -> Result<Output, store::Erro
     transfer::pass(&tx, &context.timing, &mut work, &moving).await?;
     callbacker::pass(&tx, context, &mut work, input).await?;
     sub_jobs::pass(&tx, context, &mut work, &families).await?;
-    let (opening, more) = expander::pass(&tx, &mut work).await?;
-    output.more |= more;
-    output.more |= gates::settle(&tx, context, &mut work, &mut data, opening).await?;
+    let expanded = expander::pass(&tx, &mut work).await?;
+    output.more |= expanded.more;
+    output.more |= gates::settle(&tx, context, &mut work, &mut data, expanded.opening).await?;
     output.handover = work.handover();
     output.waits = work.newborn().any(|job| job.row.waiting);
     // Who was born outside the lock of its config asks for a place in the next turn.
     output.job_ended = work.ended_a_job()
         || work.proved_gone()
         || work.held_jobs(true).any(|job| !locked.contains(&job.job_config_id));
+    // Before what is in hand is written, so that what is given out at once is written once.
+    let gives = !input.idle.is_empty() || !output.facts.is_empty();
+    let pick =
+        if gives { Some(picker::begin(&tx, context, &mut work, &mut data, input, &mut output).await?) } else { None };
     output.changed = work.write(&tx).await?;
-    if !work.finished().is_empty() && followed.or(context.followed) != Some(false) {
+    if !work.finished().is_empty() && work.followed().or(context.followed) != Some(false) {
         output.followed = store::after_jobs::note(&tx, work.finished()).await? > 0;
     }
     if !context.clustered && (reschedules || context.followed.is_none()) {
@@ -180,10 +182,9 @@ async fn run(context: &mut Context, input: &Input) -> Result<Output, store::Erro
         elsewhere = true;
         output.resets.push(reset);
     }
-    let left = if input.idle.is_empty() && output.facts.is_empty() {
-        work.tasks().any(|task| task.state == TaskState::Queued)
-    } else {
-        picker::pass(&tx, context, &mut work, &mut data, input, &mut output).await?
+    let left = match pick {
+        Some(pick) => picker::end(&tx, context, &mut work, &mut data, input, &mut output, pick).await?,
+        None => expanded.queued || work.tasks().any(|task| task.state == TaskState::Queued),
     };
     output.next_wake = match &input.look {
         // Those that wait since an earlier turn were told then, and are found again by every look.

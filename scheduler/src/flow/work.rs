@@ -60,6 +60,14 @@ struct TaskWork {
     noted: bool,
 }
 
+impl TaskWork {
+    /// Whether it waits for a runner since this turn.
+    fn is_newly_queued(&self) -> bool {
+        let known = self.seen.is_some_and(|(state, _)| state == TaskState::Queued);
+        self.row.state == TaskState::Queued && !known
+    }
+}
+
 /// What a turn has in hand.
 #[derive(Debug)]
 pub(super) struct Work {
@@ -81,6 +89,8 @@ pub(super) struct Work {
     /// Dispatches before the present one of their task, or of tasks not in hand, whose end is proven.
     proven: Vec<TaskRef>,
     proved: bool,
+    /// Whether any job config comes after another, if writing jobs told.
+    followed: Option<bool>,
     outbox: Outbox,
 }
 
@@ -101,6 +111,7 @@ impl Work {
             attempts: Vec::new(),
             proven: Vec::new(),
             proved: false,
+            followed: None,
             outbox: Outbox::default(),
         }
     }
@@ -170,6 +181,11 @@ impl Work {
             job.touched = true;
             &mut job.row
         })
+    }
+
+    /// The seq of what this turn changes of a job in hand and of its tasks.
+    pub(super) fn next_seq(&self, job: Uuid) -> i64 {
+        next_seq(&self.jobs.get(&job).expect("the job is in hand").row)
     }
 
     /// The plan of a job in hand.
@@ -424,6 +440,33 @@ impl Work {
         }
     }
 
+    /// Whether a task that the database has as QUEUED was changed: until that is written, its queue is not what it shall be.
+    pub(super) fn changed_queue(&self) -> bool {
+        let known = |task: &TaskWork| task.seen.is_some_and(|(state, _)| state == TaskState::Queued);
+        self.tasks.values().any(|task| task.touched && known(task))
+    }
+
+    /// The tasks in hand that wait for a runner and of which the database does not know that yet.
+    pub(super) fn newly_queued(&self) -> impl Iterator<Item = &TaskRow> {
+        self.tasks.values().filter(|task| task.is_newly_queued()).map(|task| &task.row)
+    }
+
+    /// Whether a task is one of those.
+    pub(super) fn is_newly_queued(&self, id: Uuid) -> bool {
+        self.tasks.get(&id).is_some_and(TaskWork::is_newly_queued)
+    }
+
+    /// Gives out a task in hand that waits: it is written once, as it then is.
+    pub(super) fn give_out(&mut self, row: TaskRow) {
+        let id = row.id;
+        *self.edit(id) = row;
+    }
+
+    /// Whether any job config comes after another, if the last write told.
+    pub(super) fn followed(&self) -> Option<bool> {
+        self.followed
+    }
+
     /// Writes what changed, and stamps it with the job's next seq. Returns the jobs that changed.
     ///
     /// A guard that misses is an error: every row was locked when it was read, so it cannot miss unless a station
@@ -435,7 +478,7 @@ impl Work {
             }
         }
         for job in self.jobs.values_mut().filter(|job| job.touched) {
-            job.row.seq += 1;
+            job.row.seq = next_seq(&job.row);
         }
         for task in self.tasks.values_mut().filter(|task| task.touched) {
             task.row.seq = self.jobs[&task.row.job_id].row.seq;
@@ -486,7 +529,7 @@ impl Work {
         let old_jobs: Vec<&JobRow> =
             self.jobs.values().filter(|job| job.touched && !job.is_new).map(|job| &job.row).collect();
         for slice in old_jobs.chunks(ROWS_MAX) {
-            store::job::update(tx, slice).await?;
+            self.followed = store::job::update(tx, slice).await?;
         }
         self.tell(tx).await?;
         let touched = self.jobs.values().filter(|job| job.touched);
@@ -503,6 +546,11 @@ impl Work {
             })
             .collect()
     }
+}
+
+/// Grows by one with each turn that changes a job.
+fn next_seq(job: &JobRow) -> i64 {
+    job.seq + 1
 }
 
 /// A task that is about to be born.

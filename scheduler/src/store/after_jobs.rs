@@ -40,10 +40,12 @@ pub struct Source {
     pub depth: u32,
 }
 
+/// Whether any job config comes after another, as 1 or 0.
+pub(super) const ANY: &str = "CASE WHEN EXISTS (SELECT 1 FROM job_config_use WHERE kind = 'AFTER') THEN 1 ELSE 0 END";
+
 /// Whether any job config comes after another.
 pub async fn any(tx: &Tx) -> Result<bool, Error> {
-    let text = "SELECT CASE WHEN EXISTS (SELECT 1 FROM job_config_use WHERE kind = 'AFTER') THEN 1 ELSE 0 END AS found";
-    let rows = tx.query(sql::statement(tx.backend(), text, &[])).await?;
+    let rows = tx.query(sql::statement(tx.backend(), &format!("SELECT {ANY} AS found"), &[])).await?;
     Ok(rows.first().map(|row| row.number("found")).transpose()?.unwrap_or_default() == 1)
 }
 

@@ -12,7 +12,7 @@ use uuid::Uuid;
 use super::{
     Store, Tx,
     job::{self, JobRow},
-    request::{self, Claim},
+    request::{self, Answer, Asked, Claim},
     row::Row as _,
     runner, scheduler, sql,
     task::{self, TaskRow},
@@ -280,10 +280,16 @@ async fn nothing_is_given_to_a_session_that_is_being_replaced() {
     runner::take(&hears, &hello("r", 2), after, Uuid::nil(), now).await.unwrap();
     // The pick does not wait; what it would read without the lock is the session that is about to be over.
     assert!(runner::counting(&picks, &sessions).await.unwrap().is_empty());
+    let nothing = (Vec::new(), Vec::new());
+    assert_eq!(runner::classes_and_counting(&picks, 9, &sessions, true).await.unwrap(), nothing);
     assert_eq!(runner::still_counting(&picks, &sessions).await.unwrap(), [before]);
     hears.commit().await.unwrap();
     assert!(runner::counting(&picks, &sessions).await.unwrap().is_empty());
-    assert_eq!(runner::counting(&picks, &[("r".to_owned(), after)]).await.unwrap(), [after]);
+    let sessions = [("r".to_owned(), after)];
+    assert_eq!(runner::counting(&picks, &sessions).await.unwrap(), [after]);
+    assert_eq!(runner::classes_and_counting(&picks, 9, &sessions, true).await.unwrap(), (Vec::new(), vec![after]));
+    // Where nothing waits, nobody is locked for it.
+    assert_eq!(runner::classes_and_counting(&picks, 9, &sessions, false).await.unwrap(), nothing);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -299,7 +305,8 @@ async fn a_hello_sees_what_was_given_out_a_moment_before_it() {
     tx.commit().await.unwrap();
 
     let (picks, hears) = (scene.one().await, scene.two().await);
-    assert_eq!(runner::counting(&picks, &[("r".to_owned(), session)]).await.unwrap(), [session]);
+    let found = runner::classes_and_counting(&picks, 9, &[("r".to_owned(), session)], false).await.unwrap();
+    assert_eq!(found, (vec![queued.class.clone()], vec![session]));
     // A hello that did not lock the row would settle now, without the task that is on its way.
     assert!(task::jobs_held_by(&hears, "r").await.unwrap().is_empty());
     let second = scene
@@ -328,6 +335,14 @@ async fn signs_of_life_do_not_wait_for_a_turn() {
     assert_eq!(runner::touch(&beats, &sessions).await.unwrap(), [sessions[1].1]);
     // Neither heard nor replaced: the next beat takes it.
     assert_eq!(runner::still_counting(&beats, &sessions[..1]).await.unwrap(), [sessions[0].1]);
+    drop((turn, beats));
+
+    // A pick is not even in their way: a busy scheduler picks all the time.
+    let (picks, beats) = (scene.one().await, scene.two().await);
+    assert_eq!(runner::counting(&picks, &sessions).await.unwrap().len(), 2);
+    assert_eq!(runner::touch(&beats, &sessions).await.unwrap().len(), 2);
+    beats.commit().await.unwrap();
+    picks.commit().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -338,10 +353,10 @@ async fn the_time_after_a_lock_is_not_the_time_before_it() {
     job::lock(&one, &[job.id]).await.unwrap();
     let second = scene
         .waiting(async move {
-            job::lock(&two, &[job.id]).await.unwrap();
+            let (_, locked_at) = job::lock(&two, &[job.id]).await.unwrap();
             let text = "SELECT CAST(extract(epoch FROM now()) * 1000000 AS bigint) AS began";
             let began = two.query(sql::statement(two.backend(), text, &[])).await.unwrap();
-            (Timestamp(began[0].column("began").unwrap()), scheduler::now(&two).await.unwrap())
+            (Timestamp(began[0].column("began").unwrap()), locked_at)
         })
         .await;
     let first = scheduler::now(&one).await.unwrap();
@@ -364,7 +379,7 @@ async fn locks_asked_for_in_opposite_order_are_taken_in_one() {
     job::lock(&one, &[low]).await.unwrap();
     let second = scene
         .waiting(async move {
-            let locked = job::lock(&two, &[high, low]).await.map(|rows| rows.len());
+            let locked = job::lock(&two, &[high, low]).await.map(|(rows, _)| rows.len());
             two.commit().await.unwrap();
             locked
         })
@@ -385,47 +400,50 @@ async fn locks_asked_for_in_opposite_order_are_taken_in_one() {
     assert!(matches!(refused.as_slice(), [error] if error.is_contended()), "{refused:?}");
 }
 
+fn asked<'a>(request_id: &'a str, body_hash: &'a [u8]) -> Asked<'a> {
+    Asked { principal: "me", method: "Run", request_id, body_hash }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_twin_of_a_request_waits_for_its_answer() {
     let Some(scene) = Scene::set().await else { return };
     let (one, two) = (scene.one().await, scene.two().await);
-    let now = Timestamp(1_000_000_000_000_000);
     let kept = "SELECT 1 FROM request WHERE request_id = 'once'";
     // Who looks first and inserts later finds nothing, twice.
     for tx in [&one, &two] {
         assert!(tx.query(sql::statement(tx.backend(), kept, &[])).await.unwrap().is_empty());
     }
-    assert_eq!(request::claim(&one, "me", "Run", "once", b"body", now).await.unwrap(), Claim::New);
+    assert_eq!(request::claim(&one, &[asked("once", b"body")]).await.unwrap(), [Claim::New]);
     let second = scene
         .waiting(async move {
-            let claim = request::claim(&two, "me", "Run", "once", b"body", now).await.unwrap();
+            let claim = request::claim(&two, &[asked("once", b"body")]).await.unwrap();
             two.commit().await.unwrap();
             claim
         })
         .await;
-    request::answer(&one, "me", "Run", "once", "the job").await.unwrap();
+    let answer = Answer { principal: "me", method: "Run", request_id: "once", response: "the job".into() };
+    request::answer(&one, &[answer]).await.unwrap();
     one.commit().await.unwrap();
-    assert_eq!(second.await.unwrap(), Claim::Repeated("the job".into()));
-    let other_body = request::claim(&scene.one().await, "me", "Run", "once", b"other", now).await.unwrap();
-    assert_eq!(other_body, Claim::OtherBody);
+    assert_eq!(second.await.unwrap(), [Claim::Repeated("the job".into())]);
+    let other_body = request::claim(&scene.one().await, &[asked("once", b"other")]).await.unwrap();
+    assert_eq!(other_body, [Claim::OtherBody]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_twin_of_a_request_that_failed_may_succeed() {
     let Some(scene) = Scene::set().await else { return };
-    let now = Timestamp(1_000_000_000_000_000);
     for rolled_back in [true, false] {
         let (one, two) = (scene.one().await, scene.two().await);
-        assert_eq!(request::claim(&one, "me", "Run", "again", b"body", now).await.unwrap(), Claim::New);
+        assert_eq!(request::claim(&one, &[asked("again", b"body")]).await.unwrap(), [Claim::New]);
         let second =
-            scene.waiting(async move { request::claim(&two, "me", "Run", "again", b"body", now).await.unwrap() }).await;
+            scene.waiting(async move { request::claim(&two, &[asked("again", b"body")]).await.unwrap() }).await;
         if rolled_back {
             drop(one);
         } else {
             request::release(&one, "me", "Run", "again").await.unwrap();
             one.commit().await.unwrap();
         }
-        assert_eq!(second.await.unwrap(), Claim::New);
+        assert_eq!(second.await.unwrap(), [Claim::New]);
     }
 }
 
@@ -435,7 +453,7 @@ async fn a_scheduler_that_stands_still_in_a_turn_holds_nobody_up_for_long() {
     let (job, _) = scene.diamond().await;
     let (frozen, two) = (scene.one().await, scene.two().await);
     job::lock(&frozen, &[job.id]).await.unwrap();
-    let second = scene.waiting(async move { job::lock(&two, &[job.id]).await.map(|rows| rows.len()) }).await;
+    let second = scene.waiting(async move { job::lock(&two, &[job.id]).await.map(|(rows, _)| rows.len()) }).await;
     // Nothing more comes from the first; the database ends what it began.
     let got = tokio::time::timeout(PATIENCE, second).await.expect("the lock comes free").unwrap();
     assert_eq!(got.unwrap(), 1);

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use sea_orm::DbBackend;
 use uuid::Uuid;
 
 use super::{
-    Error, Tx,
+    Error, Tx, after_jobs,
     row::{Row, unreadable},
+    scheduler,
     sql::{self, Input, bigint, boolean, int, text, uuid},
 };
 use crate::domain::{
@@ -120,27 +122,44 @@ pub async fn to_warn_of(tx: &Tx, now: Timestamp, limit: u32) -> Result<Vec<Uuid>
     rows.iter().map(|row| row.column("id")).collect()
 }
 
-/// Locks jobs in id order.
-pub async fn lock(tx: &Tx, jobs: &[Uuid]) -> Result<Vec<JobRow>, Error> {
-    read_jobs(tx, jobs, "ORDER BY id {for_update}").await
+/// Locks jobs in id order, and reads the time once the last of them is locked.
+pub async fn lock(tx: &Tx, jobs: &[Uuid]) -> Result<(Vec<JobRow>, Timestamp), Error> {
+    if jobs.is_empty() {
+        return Ok((Vec::new(), scheduler::now(tx).await?));
+    }
+    // A row comes out of the inner question once it is locked, and only then the clock is looked at for it.
+    let text = format!(
+        "WITH {{input}}, locked AS MATERIALIZED (
+             SELECT {COLUMNS} FROM job WHERE id IN (SELECT wanted FROM input) ORDER BY id {{for_update}}
+         )
+         SELECT {COLUMNS}, {{now}} AS locked_at FROM locked"
+    );
+    let rows = tx.query(wanted(jobs).statement(tx.backend(), &text, &[])).await?;
+    let times = rows.iter().map(|row| row.column::<i64>("locked_at")).collect::<Result<Vec<_>, _>>()?;
+    let now = match times.into_iter().max() {
+        // The clock of SQLite is that of this machine, which counts finer.
+        Some(at) if tx.backend() == DbBackend::Postgres => Timestamp(at + tx.clock_set()),
+        _ => scheduler::now(tx).await?,
+    };
+    Ok((rows.iter().map(read).collect::<Result<_, _>>()?, now))
 }
 
 /// Reads jobs without a lock: for what never changes about them.
 pub async fn facts(tx: &Tx, jobs: &[Uuid]) -> Result<Vec<JobRow>, Error> {
-    read_jobs(tx, jobs, "").await
-}
-
-async fn read_jobs(tx: &Tx, jobs: &[Uuid], tail: &str) -> Result<Vec<JobRow>, Error> {
     if jobs.is_empty() {
         return Ok(Vec::new());
     }
+    let text = format!("WITH {{input}} SELECT {COLUMNS} FROM job WHERE id IN (SELECT wanted FROM input)");
+    let rows = tx.query(wanted(jobs).statement(tx.backend(), &text, &[])).await?;
+    rows.iter().map(read).collect()
+}
+
+fn wanted(jobs: &[Uuid]) -> Input<1> {
     let mut input = Input::new([uuid("wanted")]);
     for job in jobs {
         input.push([(*job).into()]);
     }
-    let text = format!("WITH {{input}} SELECT {COLUMNS} FROM job WHERE id IN (SELECT wanted FROM input) {tail}");
-    let rows = tx.query(input.statement(tx.backend(), &text, &[])).await?;
-    rows.iter().map(read).collect()
+    input
 }
 
 /// Writes new jobs.
@@ -238,10 +257,12 @@ pub async fn insert(tx: &Tx, jobs: &[&JobRow]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Writes what changed of jobs that this transaction has locked.
-pub async fn update(tx: &Tx, jobs: &[&JobRow]) -> Result<(), Error> {
+/// Writes what changed of jobs that this transaction has locked; says in the same breath whether any job config comes after
+/// another, so that where none does the end of a job costs no question. `None` where a question costs next to nothing and
+/// is left to who asks it.
+pub async fn update(tx: &Tx, jobs: &[&JobRow]) -> Result<Option<bool>, Error> {
     if jobs.is_empty() {
-        return Ok(());
+        return Ok(None);
     }
     let mut input = Input::new([
         uuid("id"),
@@ -287,8 +308,13 @@ pub async fn update(tx: &Tx, jobs: &[&JobRow]) -> Result<(), Error> {
                     stopping = input.stopping, timed_out = input.timed_out, expanded = input.expanded,
                     tasks_ended = input.tasks_ended, tasks_failed = input.tasks_failed, seq = input.seq
                 FROM input WHERE job.id = input.id";
-    tx.execute(input.statement(tx.backend(), text, &[])).await?;
-    Ok(())
+    if tx.backend() == DbBackend::Sqlite {
+        tx.execute(input.statement(tx.backend(), text, &[])).await?;
+        return Ok(None);
+    }
+    let text = format!("{text} RETURNING {} AS followed", after_jobs::ANY);
+    let rows = tx.query(input.statement(tx.backend(), &text, &[])).await?;
+    rows.first().map(|row| Ok(row.number("followed")? == 1)).transpose()
 }
 
 /// What made a job, where the older column has no word for it.

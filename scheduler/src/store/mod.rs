@@ -21,6 +21,7 @@ pub mod job;
 pub mod log;
 mod open;
 pub mod place;
+mod postgres;
 pub mod read;
 mod reader;
 pub mod repair;

@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use sea_orm::DbBackend;
 use uuid::Uuid;
 
 use super::{
     Error, Tx,
     row::{Row, unreadable},
     sql::{self, Input, text, uuid},
+    task,
 };
 use crate::domain::{
     heartbeat::{Hello, Known},
@@ -101,10 +103,6 @@ pub async fn take(tx: &Tx, hello: &Hello, session: Uuid, scheduler: Uuid, now: T
 /// Records signs of life of sessions, those alone that still count, and leaves out rows that others hold: the next
 /// call takes them. Whoever is heard after its hello is no longer held by a planned stop. Returns the sessions recorded.
 pub async fn touch(tx: &Tx, sessions: &[(String, Uuid)]) -> Result<Vec<Uuid>, Error> {
-    let mut input = Input::new([text("runner"), uuid("session")]);
-    for (runner, session) in sessions {
-        input.push([runner.as_str().into(), (*session).into()]);
-    }
     let text = "WITH {input}, heard AS (
                     SELECT runner.id FROM runner JOIN input ON runner.id = input.runner
                     WHERE runner.session_id = input.session ORDER BY runner.id {of_runner}
@@ -113,40 +111,78 @@ pub async fn touch(tx: &Tx, sessions: &[(String, Uuid)]) -> Result<Vec<Uuid>, Er
                 WHERE id IN (SELECT id FROM heard) RETURNING session_id";
     let text = text.replace(
         "{of_runner}",
-        if tx.backend() == sea_orm::DbBackend::Postgres { "FOR UPDATE OF runner SKIP LOCKED" } else { "" },
+        if tx.backend() == DbBackend::Postgres { "FOR NO KEY UPDATE OF runner SKIP LOCKED" } else { "" },
     );
-    let rows = tx.query(input.statement(tx.backend(), &text, &[])).await?;
+    let rows = tx.query(of_sessions(sessions).statement(tx.backend(), &text, &[])).await?;
     rows.iter().map(|row| row.column("session_id")).collect()
 }
 
 /// Which of these sessions may be given work, those alone whose rows nobody holds: they cannot be replaced before this
 /// transaction ends. A drain that was answered is obeyed here, whoever has heard of it.
 pub async fn counting(tx: &Tx, sessions: &[(String, Uuid)]) -> Result<Vec<Uuid>, Error> {
-    let works = "AND NOT runner.drained AND NOT EXISTS
-                     (SELECT 1 FROM scheduler WHERE scheduler.id = runner.scheduler_id AND scheduler.state = 'DRAINED')";
-    let lock = match tx.backend() {
-        sea_orm::DbBackend::Postgres => "ORDER BY runner.id FOR SHARE OF runner SKIP LOCKED",
-        _ => "",
-    };
-    count_of(tx, sessions, &format!("{works} {lock}")).await
+    let text = format!("WITH {{input}} {OF_SESSIONS} {WORKS} {}", locked(tx.backend()));
+    let rows = tx.query(of_sessions(sessions).statement(tx.backend(), &text, &[])).await?;
+    rows.iter().map(|row| row.column("session_id")).collect()
 }
 
 /// Which of these sessions still count at this moment.
 pub async fn still_counting(tx: &Tx, sessions: &[(String, Uuid)]) -> Result<Vec<Uuid>, Error> {
-    count_of(tx, sessions, "").await
+    let text = format!("WITH {{input}} {OF_SESSIONS}");
+    let rows = tx.query(of_sessions(sessions).statement(tx.backend(), &text, &[])).await?;
+    rows.iter().map(|row| row.column("session_id")).collect()
 }
 
-async fn count_of(tx: &Tx, sessions: &[(String, Uuid)], tail: &str) -> Result<Vec<Uuid>, Error> {
+/// The classes of the tasks that are queued, as [`task::queued_classes`] gives them from the first on, and in the same breath
+/// which of these sessions may be given work, as [`counting`] says it. The sessions are left alone where nothing waits:
+/// neither there nor, so `in_hand`, with who asks.
+pub async fn classes_and_counting(
+    tx: &Tx,
+    limit: u32,
+    sessions: &[(String, Uuid)],
+    in_hand: bool,
+) -> Result<(Vec<String>, Vec<Uuid>), Error> {
+    let text = format!(
+        "WITH RECURSIVE {{input}}, {classes}, counting AS (
+             {OF_SESSIONS} {WORKS} AND (:in_hand OR EXISTS (SELECT 1 FROM classes WHERE class IS NOT NULL)) {lock}
+         )
+         SELECT class, NULL AS session_id
+         FROM (SELECT class FROM classes WHERE class IS NOT NULL LIMIT :limit) AS waiting
+         UNION ALL SELECT NULL, session_id FROM counting",
+        classes = task::CLASSES,
+        lock = locked(tx.backend()),
+    );
+    let params = [("after", "".into()), ("limit", i64::from(limit).into()), ("in_hand", in_hand.into())];
+    let (mut classes, mut counting) = (Vec::new(), Vec::new());
+    for row in tx.query(of_sessions(sessions).statement(tx.backend(), &text, &params)).await? {
+        classes.extend(row.column::<Option<String>>("class")?);
+        counting.extend(row.column::<Option<Uuid>>("session_id")?);
+    }
+    Ok((classes, counting))
+}
+
+/// The sessions of an input that count.
+const OF_SESSIONS: &str = "SELECT runner.session_id FROM runner JOIN input ON runner.id = input.runner
+    WHERE runner.session_id = input.session";
+
+/// Of those, the ones that may be given work.
+const WORKS: &str = "AND NOT runner.drained AND NOT EXISTS
+    (SELECT 1 FROM scheduler WHERE scheduler.id = runner.scheduler_id AND scheduler.state = 'DRAINED')";
+
+/// How their rows are locked: against whoever takes, ends or drains a session, who all lock the row whole, and not against signs
+/// of life, which would be left out for as long as a busy scheduler picks.
+fn locked(backend: DbBackend) -> &'static str {
+    match backend {
+        DbBackend::Postgres => "ORDER BY runner.id FOR KEY SHARE OF runner SKIP LOCKED",
+        _ => "",
+    }
+}
+
+fn of_sessions(sessions: &[(String, Uuid)]) -> Input<2> {
     let mut input = Input::new([text("runner"), uuid("session")]);
     for (runner, session) in sessions {
         input.push([runner.as_str().into(), (*session).into()]);
     }
-    let text = format!(
-        "WITH {{input}} SELECT runner.session_id FROM runner JOIN input ON runner.id = input.runner
-         WHERE runner.session_id = input.session {tail}"
-    );
-    let rows = tx.query(input.statement(tx.backend(), &text, &[])).await?;
-    rows.iter().map(|row| row.column("session_id")).collect()
+    input
 }
 
 /// Runners that were silent for too long and are not held by a planned stop.

@@ -19,19 +19,6 @@ pub async fn now(tx: &Tx) -> Result<Timestamp, Error> {
     Ok(Timestamp(rows[0].column::<i64>("now")? + tx.clock_set()))
 }
 
-/// The time now, and in the same breath whether any job config comes after another, so that where none does the end of
-/// a job costs no question. `None` where a question costs next to nothing and is left to who asks it.
-pub async fn moment(tx: &Tx) -> Result<(Timestamp, Option<bool>), Error> {
-    if tx.backend() == sea_orm::DbBackend::Sqlite {
-        return Ok((now(tx).await?, None));
-    }
-    let text = "SELECT {now} AS now,
-                CASE WHEN EXISTS (SELECT 1 FROM job_config_use WHERE kind = 'AFTER') THEN 1 ELSE 0 END AS followed";
-    let rows = tx.query(sql::statement(tx.backend(), text, &[])).await?;
-    let now = Timestamp(rows[0].column::<i64>("now")? + tx.clock_set());
-    Ok((now, Some(rows[0].number("followed")? == 1)))
-}
-
 /// Enters a scheduler that starts.
 pub async fn register(tx: &Tx, id: Uuid, address: &str, version: &str) -> Result<(), Error> {
     let text = "INSERT INTO scheduler (id, address, version, state, started_at, last_seen_at)

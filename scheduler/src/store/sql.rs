@@ -17,7 +17,10 @@
 //! `ON CONFLICT` needs a `WHERE`, and there are no casts with `::`.
 
 use sea_orm::{DbBackend, Statement, Value, sea_query::ArrayType};
+use serde::{Serialize, Serializer};
 use uuid::Uuid;
+
+use crate::domain::hex::hex;
 
 /// A column of an [`Input`].
 #[derive(Debug, Clone, Copy)]
@@ -34,6 +37,7 @@ enum Kind {
     Int,
     Text,
     Bool,
+    Bytes,
 }
 
 /// A column of ids.
@@ -61,6 +65,11 @@ pub(crate) const fn boolean(name: &'static str) -> Column {
     Column { name, kind: Kind::Bool, nullable: false }
 }
 
+/// A column of bytes.
+pub(crate) const fn bytes(name: &'static str) -> Column {
+    Column { name, kind: Kind::Bytes, nullable: false }
+}
+
 impl Column {
     /// The same column, which may also hold nothing.
     pub(crate) const fn nullable(self) -> Self {
@@ -77,6 +86,13 @@ pub(crate) enum Cell {
     Int(i32),
     Text(String),
     Bool(bool),
+    Bytes(Vec<u8>),
+}
+
+impl From<&[u8]> for Cell {
+    fn from(value: &[u8]) -> Self {
+        Self::Bytes(value.to_owned())
+    }
 }
 
 impl From<Uuid> for Cell {
@@ -121,7 +137,8 @@ impl<T: Into<Self>> From<Option<T>> for Cell {
     }
 }
 
-/// A batch of rows that a statement reads as the table `input`.
+/// A batch of rows that a statement reads as the table `input`. One with nulls in it is for who writes: the driver of who only
+/// asks cannot bind them.
 #[derive(Debug, Clone)]
 pub(crate) struct Input<const N: usize> {
     columns: [Column; N],
@@ -153,36 +170,28 @@ impl<const N: usize> Input<N> {
         render(backend, text, Some(&input), values, params)
     }
 
-    /// An array a column, and one of truths more where a column may be null: arrays with nulls inside cannot be bound.
+    /// An array a column.
     fn unnest(self) -> (String, Vec<Value>) {
-        let (mut selected, mut arrays, mut names, mut values) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let (mut arrays, mut names, mut values) = (Vec::new(), Vec::new(), Vec::new());
         let mut rows: Vec<_> = self.rows.into_iter().map(IntoIterator::into_iter).collect();
         for Column { name, kind, nullable } in self.columns {
             let cells: Vec<Cell> =
                 rows.iter_mut().map(|row| row.next().expect("a row has as many cells as columns")).collect();
-            if nullable {
-                let nulls = cells.iter().map(|cell| Value::Bool(Some(*cell == Cell::Null))).collect();
-                values.push(Value::Array(ArrayType::Bool, Some(Box::new(nulls))));
-                arrays.push(format!("${}::boolean[]", values.len()));
-                names.push(format!("{name}_null"));
-                selected.push(format!("CASE WHEN {name}_null THEN NULL ELSE {name} END AS {name}"));
-            } else {
-                selected.push(name.to_owned());
-            }
             let (array_type, sql_type) = match kind {
                 Kind::Uuid => (ArrayType::Uuid, "uuid"),
                 Kind::BigInt => (ArrayType::BigInt, "bigint"),
                 Kind::Int => (ArrayType::Int, "integer"),
                 Kind::Text => (ArrayType::String, "text"),
                 Kind::Bool => (ArrayType::Bool, "boolean"),
+                Kind::Bytes => (ArrayType::Bytes, "bytea"),
             };
             let cells = cells.into_iter().map(|cell| cell.into_value(name, kind, nullable)).collect();
             values.push(Value::Array(array_type, Some(Box::new(cells))));
             arrays.push(format!("${}::{sql_type}[]", values.len()));
-            names.push(name.to_owned());
+            names.push(name);
         }
-        let (selected, arrays, names) = (selected.join(", "), arrays.join(", "), names.join(", "));
-        (format!("input AS (SELECT {selected} FROM unnest({arrays}) AS rows ({names}))"), values)
+        let (arrays, names) = (arrays.join(", "), names.join(", "));
+        (format!("input AS (SELECT {names} FROM unnest({arrays}) AS rows ({names}))"), values)
     }
 
     /// One JSON document: a list of rows, each a list of values. The rows come in SQLite's binary form of JSON: as text, each
@@ -193,13 +202,12 @@ impl<const N: usize> Input<N> {
             .iter()
             .enumerate()
             .map(|(position, Column { name, kind, .. })| match kind {
-                Kind::Uuid => format!("unhex(value ->> {position}) AS {name}"),
+                Kind::Uuid | Kind::Bytes => format!("unhex(value ->> {position}) AS {name}"),
                 _ => format!("value ->> {position} AS {name}"),
             })
             .collect();
-        let rows: Vec<serde_json::Value> =
-            self.rows.into_iter().map(|row| row.into_iter().map(Cell::into_json).collect()).collect();
-        let document = serde_json::Value::from(rows).to_string();
+        let rows: Vec<&[Cell]> = self.rows.iter().map(|row| &row[..]).collect();
+        let document = serde_json::to_string(&rows).expect("cells have a JSON form");
         (format!("input AS (SELECT {} FROM jsonb_each(?1))", selected.join(", ")), vec![document.into()])
     }
 }
@@ -212,24 +220,29 @@ impl Cell {
             (Self::Int(value), Kind::Int) => value.into(),
             (Self::Text(value), Kind::Text) => value.into(),
             (Self::Bool(value), Kind::Bool) => value.into(),
-            // What stands beside a null is never looked at.
-            (Self::Null, Kind::Uuid) if nullable => Uuid::nil().into(),
-            (Self::Null, Kind::BigInt) if nullable => 0_i64.into(),
-            (Self::Null, Kind::Int) if nullable => 0_i32.into(),
-            (Self::Null, Kind::Text) if nullable => "".into(),
-            (Self::Null, Kind::Bool) if nullable => false.into(),
+            (Self::Bytes(value), Kind::Bytes) => value.into(),
+            (Self::Null, Kind::Uuid) if nullable => Value::Uuid(None),
+            (Self::Null, Kind::BigInt) if nullable => Value::BigInt(None),
+            (Self::Null, Kind::Int) if nullable => Value::Int(None),
+            (Self::Null, Kind::Text) if nullable => Value::String(None),
+            (Self::Null, Kind::Bool) if nullable => Value::Bool(None),
+            (Self::Null, Kind::Bytes) if nullable => Value::Bytes(None),
             (cell, _) => panic!("column {column} is {kind:?}, nullable {nullable}, and cannot hold {cell:?}"),
         }
     }
+}
 
-    fn into_json(self) -> serde_json::Value {
+/// As [`Input::json_each`] reads it.
+impl Serialize for Cell {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
-            Self::Null => serde_json::Value::Null,
-            Self::Uuid(value) => value.simple().to_string().into(),
-            Self::BigInt(value) => value.into(),
-            Self::Int(value) => value.into(),
-            Self::Text(value) => value.into(),
-            Self::Bool(value) => value.into(),
+            Self::Null => serializer.serialize_unit(),
+            Self::Uuid(value) => serializer.serialize_str(value.simple().encode_lower(&mut Uuid::encode_buffer())),
+            Self::BigInt(value) => serializer.serialize_i64(*value),
+            Self::Int(value) => serializer.serialize_i32(*value),
+            Self::Text(value) => serializer.serialize_str(value),
+            Self::Bool(value) => serializer.serialize_bool(*value),
+            Self::Bytes(value) => serializer.serialize_str(&hex(value)),
         }
     }
 }
@@ -335,20 +348,20 @@ mod tests {
                  FROM input WHERE lease <> :other ORDER BY lease DESC",
                 &[("more", 5_i64.into()), ("other", (-1_i64).into())],
             );
-            let rows = store.reader().query_all_raw(statement).await.unwrap();
+            let tx = store.begin().await.unwrap();
+            let rows = tx.query(statement).await.unwrap();
             let read: Vec<Row> = rows
                 .iter()
                 .map(|row| {
-                    let at = |index| row.try_get_by_index(index);
                     (
-                        row.try_get_by_index(0).unwrap(),
-                        row.try_get_by_index(1).unwrap(),
-                        row.try_get_by_index(2).unwrap(),
-                        row.try_get_by_index(3).unwrap(),
-                        at(4).unwrap(),
-                        row.try_get_by_index(5).unwrap(),
-                        row.try_get_by_index(6).unwrap(),
-                        row.try_get_by_index(7).unwrap(),
+                        row.column("id").unwrap(),
+                        row.column("lease").unwrap(),
+                        row.column("slot").unwrap(),
+                        row.column("reason").unwrap(),
+                        row.column("gone").unwrap(),
+                        row.column("session").unwrap(),
+                        row.column("quoted").unwrap(),
+                        row.column("more").unwrap(),
                     )
                 })
                 .collect();

@@ -5,8 +5,8 @@ mod queue;
 
 use uuid::Uuid;
 
-pub(super) use self::queue::{RANK, classes};
-pub use self::queue::{lock_queued, next_not_before, queued_before, queued_classes, queued_of_class};
+pub(super) use self::queue::{CLASSES, RANK, classes};
+pub use self::queue::{lock_queued, next_not_before, queue_nodes, queued_before, queued_classes, queued_of_class};
 use super::{
     Error, Tx,
     row::{Row, unreadable},
@@ -306,8 +306,12 @@ pub async fn insert(tx: &Tx, tasks: &[&TaskRow]) -> Result<(), Error> {
         int("parents_skipped"),
         int("shards_succeeded"),
         int("shards_ended"),
+        text("runner_id").nullable(),
+        int("slot").nullable(),
+        uuid("session_id").nullable(),
         bigint("created_at"),
         bigint("queued_at").nullable(),
+        bigint("dispatched_at").nullable(),
         bigint("started_at").nullable(),
         bigint("ended_at").nullable(),
         bigint("seq"),
@@ -337,8 +341,12 @@ pub async fn insert(tx: &Tx, tasks: &[&TaskRow]) -> Result<(), Error> {
             task.parents.skipped.cast_signed().into(),
             task.shards_succeeded.cast_signed().into(),
             task.shards_ended.cast_signed().into(),
+            runner_id(task).into(),
+            task.slot.map(u32::cast_signed).into(),
+            task.session_id.into(),
             task.created_at.0.into(),
             task.queued_at.map(|at| at.0).into(),
+            task.dispatched_at.map(|at| at.0).into(),
             task.started_at.map(|at| at.0).into(),
             task.ended_at.map(|at| at.0).into(),
             task.seq.into(),
@@ -347,11 +355,11 @@ pub async fn insert(tx: &Tx, tasks: &[&TaskRow]) -> Result<(), Error> {
     let text = "WITH {input} INSERT INTO task (id, job_id, task_config_id, node, kind, group_id, shard_index,
                     shard_count, shard_item, state, reason, skip_cause, attempt, lease, priority, class, output,
                     parents_total, parents_succeeded, parents_failed, parents_skipped, shards_succeeded, shards_ended,
-                    created_at, queued_at, started_at, ended_at, seq)
+                    runner_id, slot, session_id, created_at, queued_at, dispatched_at, started_at, ended_at, seq)
                 SELECT id, job_id, task_config_id, node, kind, group_id, shard_index, shard_count, shard_item, state,
                     reason, skip_cause, attempt, lease, priority, class, output, parents_total, parents_succeeded,
-                    parents_failed, parents_skipped, shards_succeeded, shards_ended, created_at, queued_at, started_at,
-                    ended_at, seq
+                    parents_failed, parents_skipped, shards_succeeded, shards_ended, runner_id, slot, session_id,
+                    created_at, queued_at, dispatched_at, started_at, ended_at, seq
                 FROM input";
     tx.execute(input.statement(tx.backend(), text, &[])).await?;
     Ok(())
@@ -458,7 +466,7 @@ fn runner_id(row: &TaskRow) -> Option<&str> {
     row.runner_id.as_deref().or(none)
 }
 
-/// Records that queued tasks, locked by this transaction, were given out: the one write of the picker.
+/// Records that queued tasks, locked by this transaction, were given out.
 pub async fn dispatch(tx: &Tx, tasks: &[&TaskRow]) -> Result<u64, Error> {
     if tasks.is_empty() {
         return Ok(0);

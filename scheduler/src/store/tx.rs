@@ -1,17 +1,15 @@
 //! A transaction that writes, on either database, and the connection that it runs on.
 
-use sea_orm::{
-    ConnectionTrait as _, DatabaseConnection, DatabaseTransaction, DbBackend, Statement, TransactionTrait as _,
-};
+use sea_orm::{DbBackend, Statement};
 
-use super::{Error, row::Record, sqlite};
+use super::{Error, postgres, row::Record, sqlite};
 #[cfg(test)]
 use super::{Levers, testing::CutOff};
 
 /// A connection for those who write. One writes at a time; the others wait for it here, and not at the locks.
 #[derive(Debug, Clone)]
 pub(super) enum Writer {
-    Postgres(DatabaseConnection),
+    Postgres(postgres::Writer),
     Sqlite(sqlite::Writer),
 }
 
@@ -19,7 +17,7 @@ impl Writer {
     /// Begins a transaction.
     pub(super) async fn begin(&self) -> Result<Tx, Error> {
         let inner = match self {
-            Self::Postgres(connection) => Inner::Postgres(connection.begin().await?),
+            Self::Postgres(writer) => Inner::Postgres(writer.begin().await?),
             Self::Sqlite(writer) => Inner::Sqlite(writer.begin().await?),
         };
         Ok(Tx {
@@ -34,7 +32,7 @@ impl Writer {
     /// Runs a statement that is a transaction by itself.
     pub(super) async fn execute(&self, statement: Statement) -> Result<u64, Error> {
         match self {
-            Self::Postgres(connection) => Ok(connection.execute_raw(statement).await?.rows_affected()),
+            Self::Postgres(writer) => writer.execute(statement).await,
             Self::Sqlite(writer) => writer.execute(&statement).await,
         }
     }
@@ -42,7 +40,7 @@ impl Writer {
     /// Closes the connection, once what it does is done.
     pub(super) async fn close(&self) -> Result<(), Error> {
         match self {
-            Self::Postgres(connection) => connection.clone().close().await?,
+            Self::Postgres(writer) => writer.close().await,
             Self::Sqlite(writer) => writer.close().await,
         }
         Ok(())
@@ -62,7 +60,7 @@ pub struct Tx {
 
 #[derive(Debug)]
 enum Inner {
-    Postgres(DatabaseTransaction),
+    Postgres(postgres::Transaction),
     Sqlite(sqlite::Transaction),
 }
 
@@ -93,7 +91,7 @@ impl Tx {
         #[cfg(test)]
         self.burn_before(&statement)?;
         match &self.inner {
-            Inner::Postgres(tx) => Ok(tx.execute_raw(statement).await?.rows_affected()),
+            Inner::Postgres(tx) => tx.execute(statement).await,
             Inner::Sqlite(tx) => tx.execute(&statement),
         }
     }
@@ -103,7 +101,7 @@ impl Tx {
         #[cfg(test)]
         self.burn_before(&statement)?;
         let rows: Vec<Record> = match &self.inner {
-            Inner::Postgres(tx) => tx.query_all_raw(statement).await?.into_iter().map(Record::Postgres).collect(),
+            Inner::Postgres(tx) => tx.query(statement).await?.into_iter().map(Record::Postgres).collect(),
             Inner::Sqlite(tx) => tx.query(&statement)?.into_iter().map(Record::Sqlite).collect(),
         };
         #[cfg(test)]

@@ -22,9 +22,9 @@ use crate::{
     store,
 };
 
-/// How many orders one turn carries out. Results wait for the turn meanwhile, and slots for what they free: with four times as
-/// many, a flood of requests halved what was worked off.
-const ORDERS_MAX: usize = 64;
+/// How many orders one turn carries out. Results wait for the turn meanwhile, and slots for what they free: with twice as
+/// many, a flood of requests was accepted at the cost of a quarter of what was worked off. With fewer a turn's own cost counts.
+const ORDERS_MAX: usize = 32;
 /// How many hellos one turn settles.
 const HELLOS_MAX: usize = 128;
 /// How many reports one turn decides.

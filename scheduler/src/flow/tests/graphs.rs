@@ -50,6 +50,54 @@ async fn a_chain_of_diamonds_runs_each_of_its_tasks_once_and_in_order() {
     }
 }
 
+/// A job of more nodes than a turn writes: what those of the first slice ask for is decided with the last.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_roots_of_a_job_that_is_written_in_slices_are_opened_each_as_it_asks() {
+    const PLAIN: usize = 5_050;
+    for scene in Scene::on_each_database().await {
+        let mut tasks: Vec<TaskConfig> = (0..PLAIN).map(|number| task(&format!("t{number}"), &[])).collect();
+        let shards = Shards { split: Split::Count(2), max_parallel: 2, min_success_percent: 100 };
+        let few = [
+            TaskConfig { enabled: Some(false), ..task("disabled", &[]) },
+            TaskConfig { when: "1 == 2".into(), ..task("not", &[]) },
+            TaskConfig { when: "1 == 1".into(), ..task("so", &[]) },
+            TaskConfig { queue_timeout: Some(Duration::from_hours(1)), ..task("impatient", &[]) },
+            TaskConfig { shards: Some(shards), ..task("fan", &[]) },
+            task("child", &["t0"]),
+        ];
+        for (at, one) in few.into_iter().enumerate() {
+            tasks.insert(3 * at + 1, one);
+        }
+        scene.apply(tasks).await;
+        let job = scene.run().await;
+        // The plain ones, those that are so and impatient, and two shards.
+        scene.until(job, PLAIN as i64 + 4, TaskState::Queued).await;
+        let tx = scene.world.store.begin().await.unwrap();
+        let text = "SELECT task_config.name, task.state FROM task
+                    JOIN task_config ON task_config.id = task.task_config_id
+                    WHERE task.job_id = :job AND task.state <> 'QUEUED' ORDER BY task.node";
+        let rows = tx.query(store::sql::statement(tx.backend(), text, &[("job", job.into())])).await.unwrap();
+        let others: Vec<(String, String)> =
+            rows.iter().map(|row| (row.column("name").unwrap(), row.column("state").unwrap())).collect();
+        let others: Vec<(&str, &str)> = others.iter().map(|(name, state)| (name.as_str(), state.as_str())).collect();
+        let expected = [("disabled", "SKIPPED"), ("not", "SKIPPED"), ("fan", "RUNNING"), ("child", "CREATED")];
+        assert_eq!(others, expected);
+        // All of it is one change of the job, for whoever watches it.
+        let text = "SELECT count(*) AS count FROM task JOIN job ON job.id = task.job_id
+                    WHERE job.id = :job AND task.state = 'QUEUED' AND task.seq = job.seq AND task.queued_at = job.started_at";
+        let rows = tx.query(store::sql::statement(tx.backend(), text, &[("job", job.into())])).await.unwrap();
+        assert_eq!(rows[0].column::<i64>("count").unwrap(), PLAIN as i64 + 4);
+        let alarms =
+            tx.query(store::sql::statement(tx.backend(), "SELECT task_id FROM task_alarm", &[])).await.unwrap();
+        assert_eq!(alarms.len(), 1);
+        drop(tx);
+        let mut runner = Puppet::dial(&scene, hello("r", "1", 1, 1)).await;
+        runner.next_run().await;
+        assert_eq!(scene.terminate(job).await as usize, PLAIN + 5);
+        scene.engine.stop().await;
+    }
+}
+
 /// Fans one below the other: `j0`, so many tasks, `j1`, and so on.
 fn fans(count: usize, width: usize) -> Vec<TaskConfig> {
     let mut tasks = vec![task("j0", &[])];

@@ -14,8 +14,11 @@ use crate::{
     store::{Error, Store, entity::job_config_version, row::Row as _, sql},
 };
 
-/// How many bytes of definitions, as they lie in the database, are kept.
-const KEPT_BYTES_MAX: usize = 32 << 20;
+/// How many bytes of definitions are kept, about, as they lie in memory: thousands of small ones, or a few of the largest.
+const KEPT_BYTES_MAX: usize = 16 << 20;
+/// What is left of them once that is too much. To find those that were used longest ago, all are looked at, so that many go
+/// at once.
+const KEPT_BYTES_LEFT: usize = KEPT_BYTES_MAX / 4 * 3;
 
 /// One version of a job config, ready to be used.
 #[derive(Debug, PartialEq)]
@@ -27,6 +30,13 @@ pub struct Definition {
 }
 
 impl Definition {
+    /// What it takes of memory, about, if it takes so many bytes in the database: its tasks are there twice, and a short task
+    /// is mostly what it leaves open.
+    fn weight(&self, stored: usize) -> usize {
+        let tasks = self.config.tasks.len() + self.tasks.len();
+        size_of::<Self>() + tasks * size_of::<TaskConfig>() + 3 * stored
+    }
+
     /// The task config with this name and its node.
     pub fn task(&self, name: &str) -> Option<(u32, &TaskConfig)> {
         let node = self.tasks.iter().position(|task| task.name == name)?;
@@ -72,11 +82,25 @@ impl Definitions {
             kept.bytes -= replaced.bytes;
         }
         kept.bytes += bytes;
-        // The newest one stays, however large it is: it is in use anyway.
-        while kept.bytes > KEPT_BYTES_MAX && kept.by_version.len() > 1 {
-            let oldest = kept.by_version.iter().min_by_key(|(_, entry)| entry.used).map(|(key, _)| *key);
-            if let Some(entry) = oldest.and_then(|key| kept.by_version.remove(&key)) {
-                kept.bytes -= entry.bytes;
+        if kept.bytes > KEPT_BYTES_MAX {
+            kept.make_room();
+        }
+    }
+}
+
+impl Kept {
+    /// Lets go what was used longest ago. The newest one stays, however large it is: it is in use anyway.
+    fn make_room(&mut self) {
+        let mut oldest: Vec<((Uuid, u32), u64)> =
+            self.by_version.iter().map(|(key, entry)| (*key, entry.used)).collect();
+        oldest.sort_unstable_by_key(|(_, used)| *used);
+        oldest.pop();
+        for (key, _) in oldest {
+            if self.bytes <= KEPT_BYTES_LEFT {
+                break;
+            }
+            if let Some(entry) = self.by_version.remove(&key) {
+                self.bytes -= entry.bytes;
             }
         }
     }
@@ -93,7 +117,7 @@ impl Store {
         let Some(row) = row else { return Ok(None) };
         let parsed: JobConfig = parse("job_config_version", format!("{config} v{version}"), &row.definition)?;
         let definition = Arc::new(Definition { tasks: parsed.resolved(), config: parsed });
-        self.definitions.keep(key, definition.clone(), row.definition.len());
+        self.definitions.keep(key, definition.clone(), definition.weight(row.definition.len()));
         Ok(Some(definition))
     }
 
@@ -121,14 +145,15 @@ mod tests {
         let definitions = Definitions::default();
         let definition = Arc::new(Definition { config: JobConfig::default(), tasks: Vec::new() });
         let id = Uuid::now_v7();
-        definitions.keep((id, 1), definition.clone(), KEPT_BYTES_MAX / 2);
-        definitions.keep((id, 2), definition.clone(), KEPT_BYTES_MAX / 2);
+        for version in 1..=4 {
+            definitions.keep((id, version), definition.clone(), KEPT_BYTES_MAX / 4);
+        }
         assert!(definitions.get((id, 1)).is_some());
-        definitions.keep((id, 3), definition.clone(), KEPT_BYTES_MAX / 2);
-        assert!(definitions.get((id, 2)).is_none());
-        assert!(definitions.get((id, 1)).is_some());
-        definitions.keep((id, 4), definition, KEPT_BYTES_MAX * 2);
-        assert!(definitions.get((id, 4)).is_some());
+        definitions.keep((id, 5), definition.clone(), KEPT_BYTES_MAX / 4);
+        let kept: Vec<u32> = (1..=5).filter(|version| definitions.get((id, *version)).is_some()).collect();
+        assert_eq!(kept, [1, 4, 5]);
+        definitions.keep((id, 6), definition, KEPT_BYTES_MAX * 2);
+        assert!(definitions.get((id, 6)).is_some());
         assert_eq!(definitions.kept.lock().unwrap().by_version.len(), 1);
     }
 }

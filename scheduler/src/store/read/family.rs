@@ -85,10 +85,12 @@ impl Store {
         let mut led: HashMap<Uuid, Led> = HashMap::new();
         let children: Vec<&Job> = jobs.iter().filter(|job| job.parent.is_some()).collect();
         if !children.is_empty() {
-            let mut input = Input::new([uuid("child"), uuid("parent"), uuid("place").nullable()]);
+            let mut input = Input::new([uuid("child"), uuid("parent"), uuid("place")]);
             for job in children {
                 let Some(parent) = job.parent else { continue };
-                input.push([job.id.into(), parent.job.into(), parent.task.map(|(task, _)| task).into()]);
+                // No task has the id of nothing.
+                let place = parent.task.map(|(task, _)| task).unwrap_or_default();
+                input.push([job.id.into(), parent.job.into(), place.into()]);
             }
             let text = "WITH {input} SELECT input.child, job.name AS parent_name, task.shard_index,
                             task_config.name AS task_name

@@ -5,7 +5,7 @@ use uuid::Uuid;
 
 use super::{COLUMNS, TaskRow, read_all};
 use crate::{
-    domain::time::Timestamp,
+    domain::{task::TaskState, time::Timestamp},
     store::{
         Error, Tx,
         row::Row as _,
@@ -24,17 +24,19 @@ pub async fn queued_classes(tx: &Tx, after: &str, limit: u32) -> Result<Vec<Stri
     rows.iter().map(|row| row.column("class")).collect()
 }
 
+/// The classes of the tasks that are queued, as a recursive question that ends with nothing.
+pub(in crate::store) const CLASSES: &str = "classes (class) AS (
+        SELECT (SELECT class FROM task WHERE state = 'QUEUED' AND class > :after ORDER BY class LIMIT 1)
+        UNION ALL
+        SELECT (SELECT task.class FROM task WHERE task.state = 'QUEUED' AND task.class > classes.class
+                ORDER BY task.class LIMIT 1)
+        FROM classes WHERE classes.class IS NOT NULL
+    )";
+
 /// The question of [`queued_classes`].
 pub(in crate::store) fn classes(backend: DbBackend, after: &str, limit: u32) -> Statement {
-    let text = "WITH RECURSIVE classes (class) AS (
-                    SELECT (SELECT class FROM task WHERE state = 'QUEUED' AND class > :after ORDER BY class LIMIT 1)
-                    UNION ALL
-                    SELECT (SELECT task.class FROM task WHERE task.state = 'QUEUED' AND task.class > classes.class
-                            ORDER BY task.class LIMIT 1)
-                    FROM classes WHERE classes.class IS NOT NULL
-                )
-                SELECT class FROM classes WHERE class IS NOT NULL LIMIT :limit";
-    sql::statement(backend, text, &[("after", after.into()), ("limit", i64::from(limit).into())])
+    let text = format!("WITH RECURSIVE {CLASSES} SELECT class FROM classes WHERE class IS NOT NULL LIMIT :limit");
+    sql::statement(backend, &text, &[("after", after.into()), ("limit", i64::from(limit).into())])
 }
 
 /// Locks the next queued tasks of a class, leaving out what another scheduler is picking and the jobs that are laid aside.
@@ -66,6 +68,26 @@ fn next(backend: DbBackend, class: &str, now: Timestamp, limit: u32, laid_aside:
     }
     let text = question("WITH {input}", "AND job_id NOT IN (SELECT laid_aside FROM input)");
     input.statement(backend, &text, &params)
+}
+
+/// Queues the tasks of runs of nodes of a job that is locked, from the first to the last of each run, which wait and whose
+/// gates are open. Returns how many there were.
+pub async fn queue_nodes(tx: &Tx, job: Uuid, runs: &[(u32, u32)], now: Timestamp, seq: i64) -> Result<u64, Error> {
+    if runs.is_empty() {
+        return Ok(0);
+    }
+    let mut input = Input::new([sql::int("first"), sql::int("last"), sql::text("seen_state")]);
+    for (first, last) in runs {
+        let seen = TaskState::Created.word();
+        input.push([first.cast_signed().into(), last.cast_signed().into(), seen.into()]);
+    }
+    let text =
+        "WITH {input} UPDATE task SET state = 'QUEUED', queued_at = CAST(:now AS bigint), seq = CAST(:seq AS bigint)
+                FROM input
+                WHERE task.job_id = :job AND task.node >= input.first AND task.node <= input.last
+                    AND task.kind = 'TASK' AND task.state = input.seen_state";
+    let params = [("now", now.0.into()), ("seq", seq.into()), ("job", job.into())];
+    tx.execute(input.statement(tx.backend(), text, &params)).await
 }
 
 /// Queued tasks of a class, with their jobs, without a lock.
