@@ -9,7 +9,7 @@ set -eu
 cd "$(dirname "$0")/.."
 bin=${1:-target/debug}
 job_file=examples/dependencies.yaml
-data=$(mktemp -d "${TMPDIR:-/tmp}/baton-demo.XXXXXX")
+data=$(mktemp -d)
 scheduler=
 runner=
 

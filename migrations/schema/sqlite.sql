@@ -201,6 +201,7 @@ CREATE UNIQUE INDEX job_of_task ON job (parent_task_id, parent_attempt) WHERE pa
 CREATE INDEX job_removing ON job (id) WHERE removing;
 CREATE INDEX job_tail ON job (lower(substr(hex(id), -4)));
 CREATE INDEX job_to_expand ON job (id) WHERE state = 'CREATED' AND NOT waiting;
+CREATE INDEX job_unfinished ON job (id) WHERE state <> 'FINISHED';
 CREATE INDEX job_waiting ON job (job_config_id, id) WHERE state = 'CREATED' AND waiting;
 CREATE INDEX job_warning ON job (warn_at)
     WHERE warn_at IS NOT NULL AND warned_at IS NULL AND state = 'RUNNING';

@@ -23,6 +23,7 @@ mod m0013_boots;
 mod m0014_backfills;
 mod m0015_removed;
 mod m0016_starts;
+mod m0017_unfinished;
 mod m0101_logs;
 
 /// The changes of the main database, in order.
@@ -49,6 +50,7 @@ impl MigratorTrait for Migrator {
             Box::new(m0014_backfills::Migration),
             Box::new(m0015_removed::Migration),
             Box::new(m0016_starts::Migration),
+            Box::new(m0017_unfinished::Migration),
         ]
     }
 }

@@ -184,7 +184,7 @@ fn find_binaries() -> Option<PathBuf> {
 /// Makes a cluster and starts it, then says where its socket is and waits for the end of its input.
 const KEEPER: &str = r#"
 set -e
-directory=$(mktemp -d "${TMPDIR:-/tmp}/baton-postgres.XXXXXX")
+directory=$(mktemp -d)
 trap 'kill -INT $server; wait $server; rm -rf "$directory"' EXIT
 trap '' INT TERM HUP
 "$1/initdb" --pgdata "$directory/data" --username baton --auth trust --encoding UTF8 --no-locale --no-sync >/dev/null
