@@ -8,13 +8,16 @@ use uuid::Uuid;
 use super::{batch::Context, plan::Plan, work::Work};
 use crate::{
     domain::{
-        job::JobState,
         origin::{Logical, Parent, Trigger},
         params,
         schedule::Zone,
         time::Timestamp,
     },
-    store::{self, Tx, job::JobRow, schedule::Config},
+    store::{
+        self, Tx,
+        job::{Birth, JobRow},
+        schedule::Config,
+    },
 };
 
 /// Of which version of which job config a job is to be born.
@@ -111,41 +114,9 @@ pub(super) fn bear(
     };
     let Kin { config, version, namespace, name, plan } = kin;
     let params = params::evaluate(&plan.config.params, given, logical_time)?;
-    let mut row = JobRow {
-        id: Uuid::now_v7(),
-        job_config_id: config,
-        version,
-        namespace,
-        name,
-        labels: plan.config.labels.clone(),
-        state: JobState::Created,
-        reason: String::new(),
-        params,
-        created_at: now,
-        started_at: None,
-        ended_at: None,
-        deadline_at: None,
-        warn_at: None,
-        warned_at: None,
-        trigger: Trigger::Manual,
-        schedule: None,
-        fire_time: None,
-        rerun_no: 0,
-        backfill_id: None,
-        parent: None,
-        depth: 0,
-        logical: None,
-        waiting: false,
-        held: false,
-        pin: None,
-        stopping: false,
-        timed_out: false,
-        expanded: 0,
-        tasks_total: u32::try_from(plan.tasks.len()).unwrap_or(u32::MAX),
-        tasks_ended: 0,
-        tasks_failed: 0,
-        seq: 0,
-    };
+    let tasks_total = u32::try_from(plan.tasks.len()).unwrap_or(u32::MAX);
+    let birth = Birth { id: Uuid::now_v7(), job_config_id: config, version, namespace, name, tasks_total, at: now };
+    let mut row = JobRow { labels: plan.config.labels.clone(), params, ..JobRow::born(birth) };
     match cause {
         Cause::Request { pin } => row.pin = pin,
         Cause::Schedule { key, fire_time, waiting, .. } => {

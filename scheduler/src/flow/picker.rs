@@ -94,11 +94,12 @@ pub(super) async fn begin(
     if !context.memory.cursor.is_empty() || work.changed_queue() {
         return Ok(Pick::Later(None));
     }
-    let idle: Vec<(String, Uuid)> =
-        idle(input, output).into_iter().map(|idle| (idle.offer.traits.id.clone(), idle.session)).collect();
-    let (known, counting) = if idle.len() <= SESSIONS_AT_ONCE {
+    let sessions = idle(input, output);
+    let (known, counting) = if sessions.len() <= SESSIONS_AT_ONCE {
+        let ids: Vec<(String, Uuid)> =
+            sessions.iter().map(|idle| (idle.offer.traits.id.clone(), idle.session)).collect();
         let in_hand = work.newly_queued().next().is_some();
-        let (known, counting) = store::runner::classes_and_counting(tx, CLASSES_MAX, &idle, in_hand).await?;
+        let (known, counting) = store::runner::classes_and_counting(tx, CLASSES_MAX, &ids, in_hand).await?;
         (known, Some(counting))
     } else {
         (store::task::queued_classes(tx, "", CLASSES_MAX).await?, None)
@@ -115,7 +116,7 @@ pub(super) async fn begin(
     if keyed {
         return Ok(Pick::Later(Some(waiting)));
     }
-    Ok(Pick::Chosen(choose(tx, context, work, data, input, output, waiting).await?))
+    Ok(Pick::Chosen(choose(tx, context, work, data, output, sessions, waiting).await?))
 }
 
 /// Ends a pick, once what the turn has in hand is written. Returns whether tasks may be left that another scheduler could
@@ -142,7 +143,8 @@ pub(super) async fn end(
                     Waiting { names: next_classes(tx, &mut context.memory.cursor).await?, known: None, counting: None }
                 }
             };
-            choose(tx, context, work, data, input, output, waiting).await?
+            let sessions = idle(input, output);
+            choose(tx, context, work, data, output, sessions, waiting).await?
         }
     };
     let rows: Vec<&TaskRow> = dispatched.iter().collect();
@@ -156,18 +158,17 @@ pub(super) async fn end(
     Ok(left)
 }
 
-/// Decides who is given what of what waits.
+/// Decides which of these idle sessions is given what of what waits.
 async fn choose(
     tx: &Tx,
     context: &mut Context,
     work: &mut Work,
     data: &mut Data,
-    input: &Input,
     output: &mut Output,
+    mut sessions: Vec<IdleSession>,
     waiting: Waiting,
 ) -> Result<Chosen, store::Error> {
     let Waiting { mut names, known, counting } = waiting;
-    let mut sessions = idle(input, output);
     // What stands for a job waits for its next attempt, and for no slot.
     names.retain(|name| name != placement::SUB_JOB);
     if sessions.is_empty() || names.is_empty() {

@@ -24,7 +24,7 @@ mod statements;
 mod sub_jobs;
 mod switches;
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use tokio::sync::mpsc;
 use uuid::Uuid;
@@ -85,6 +85,14 @@ impl Scene {
             scenes.push(Self { world, engine });
         }
         scenes
+    }
+
+    /// From now on every statement of the engine is heard of.
+    async fn overhear(&mut self) -> Arc<testing::Fuse> {
+        let fuse = Arc::new(testing::Fuse::default());
+        self.engine.stop().await;
+        self.engine = schedules::engine_on(self.world.with(&fuse));
+        fuse
     }
 
     async fn apply(&self, tasks: Vec<TaskConfig>) {

@@ -166,8 +166,9 @@ async fn run(context: &mut Context, input: &Input) -> Result<Output, store::Erro
     let gives = !input.idle.is_empty() || !output.facts.is_empty();
     let pick =
         if gives { Some(picker::begin(&tx, context, &mut work, &mut data, input, &mut output).await?) } else { None };
-    output.changed = work.write(&tx).await?;
-    if !work.finished().is_empty() && work.followed().or(context.followed) != Some(false) {
+    let written = work.write(&tx).await?;
+    output.changed = written.changed;
+    if !work.finished().is_empty() && written.followed.or(context.followed) != Some(false) {
         output.followed = store::after_jobs::note(&tx, work.finished()).await? > 0;
     }
     if !context.clustered && (reschedules || context.followed.is_none()) {

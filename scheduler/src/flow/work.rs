@@ -1,6 +1,7 @@
 //! What a turn has in hand: the jobs and tasks it locked, as they were and as they shall be. Stations change it; at the
 //! end it is written in a few set-based statements.
 
+mod new_task;
 mod outbox;
 
 use std::{
@@ -10,17 +11,18 @@ use std::{
 
 use uuid::Uuid;
 
+pub(super) use self::new_task::NewTask;
 use self::outbox::Outbox;
 use super::{changes::Change, parked, plan::Plan, sub_jobs::Handover};
 use crate::{
     domain::{
-        gate::{Parents, SkipCause},
+        gate::SkipCause,
         heartbeat::TaskRef,
         job::{self, JobState},
         origin::Trigger,
         placement::{self, Present},
         repair::Hand,
-        task::{Counters, Event, Kind, TaskState},
+        task::{Event, Kind, TaskState},
         time::Timestamp,
     },
     store::{
@@ -61,11 +63,24 @@ struct TaskWork {
 }
 
 impl TaskWork {
+    /// Whether the database has it as waiting for a runner.
+    fn was_queued(&self) -> bool {
+        self.seen.is_some_and(|(state, _)| state == TaskState::Queued)
+    }
+
     /// Whether it waits for a runner since this turn.
     fn is_newly_queued(&self) -> bool {
-        let known = self.seen.is_some_and(|(state, _)| state == TaskState::Queued);
-        self.row.state == TaskState::Queued && !known
+        self.row.state == TaskState::Queued && !self.was_queued()
     }
+}
+
+/// What came of a write.
+#[derive(Debug, Default)]
+pub(super) struct Written {
+    /// The jobs that changed.
+    pub changed: Vec<Change>,
+    /// Whether any job config comes after another, if writing jobs told.
+    pub followed: Option<bool>,
 }
 
 /// What a turn has in hand.
@@ -89,8 +104,6 @@ pub(super) struct Work {
     /// Dispatches before the present one of their task, or of tasks not in hand, whose end is proven.
     proven: Vec<TaskRef>,
     proved: bool,
-    /// Whether any job config comes after another, if writing jobs told.
-    followed: Option<bool>,
     outbox: Outbox,
 }
 
@@ -111,7 +124,6 @@ impl Work {
             attempts: Vec::new(),
             proven: Vec::new(),
             proved: false,
-            followed: None,
             outbox: Outbox::default(),
         }
     }
@@ -442,8 +454,7 @@ impl Work {
 
     /// Whether a task that the database has as QUEUED was changed: until that is written, its queue is not what it shall be.
     pub(super) fn changed_queue(&self) -> bool {
-        let known = |task: &TaskWork| task.seen.is_some_and(|(state, _)| state == TaskState::Queued);
-        self.tasks.values().any(|task| task.touched && known(task))
+        self.tasks.values().any(|task| task.touched && task.was_queued())
     }
 
     /// The tasks in hand that wait for a runner and of which the database does not know that yet.
@@ -462,16 +473,12 @@ impl Work {
         *self.edit(id) = row;
     }
 
-    /// Whether any job config comes after another, if the last write told.
-    pub(super) fn followed(&self) -> Option<bool> {
-        self.followed
-    }
-
-    /// Writes what changed, and stamps it with the job's next seq. Returns the jobs that changed.
+    /// Writes what changed, and stamps it with the job's next seq.
     ///
     /// A guard that misses is an error: every row was locked when it was read, so it cannot miss unless a station
     /// changed a row it had not locked.
-    pub(super) async fn write(&mut self, tx: &Tx) -> Result<Vec<Change>, store::Error> {
+    pub(super) async fn write(&mut self, tx: &Tx) -> Result<Written, store::Error> {
+        let mut written = Written::default();
         for task in self.tasks.values().filter(|task| task.touched) {
             if let Some(job) = self.jobs.get_mut(&task.row.job_id) {
                 job.touched = true;
@@ -507,9 +514,9 @@ impl Work {
             })
             .collect();
         for slice in changed.chunks(ROWS_MAX) {
-            let written = store::task::update(tx, slice).await?;
-            if written != slice.len() as u64 {
-                return Err(store::Error::Missed { asked: slice.len() as u64, written });
+            let (asked, written) = (slice.len() as u64, store::task::update(tx, slice).await?);
+            if written != asked {
+                return Err(store::Error::Missed { asked, written });
             }
         }
         let noted: Vec<&TaskRow> = self.tasks.values().filter(|task| task.noted).map(|task| &task.row).collect();
@@ -529,11 +536,13 @@ impl Work {
         let old_jobs: Vec<&JobRow> =
             self.jobs.values().filter(|job| job.touched && !job.is_new).map(|job| &job.row).collect();
         for slice in old_jobs.chunks(ROWS_MAX) {
-            self.followed = store::job::update(tx, slice).await?;
+            written.followed = store::job::update(tx, slice).await?;
         }
         self.tell(tx).await?;
         let touched = self.jobs.values().filter(|job| job.touched);
-        Ok(touched.map(|job| Change { job: job.row.id, ended: job.row.state.is_terminal() }).collect())
+        let changed = touched.map(|job| Change { job: job.row.id, ended: job.row.state.is_terminal() });
+        written.changed = changed.collect();
+        Ok(written)
     }
 
     /// When the tasks that begin to wait for a runner will have waited for too long. Most may wait for ever.
@@ -551,68 +560,4 @@ impl Work {
 /// Grows by one with each turn that changes a job.
 fn next_seq(job: &JobRow) -> i64 {
     job.seq + 1
-}
-
-/// A task that is about to be born.
-pub(super) struct NewTask {
-    pub id: Uuid,
-    pub job_id: Uuid,
-    pub node: u32,
-    pub kind: Kind,
-    pub group_id: Option<Uuid>,
-    pub shard: Option<(u32, u32, String)>,
-    pub class: String,
-}
-
-impl NewTask {
-    /// The row of it, CREATED.
-    pub(super) fn row(self, plan: &Plan, now: Timestamp) -> TaskRow {
-        let parents = if self.kind == Kind::Shard {
-            0
-        } else {
-            u32::try_from(plan.graph.parents(self.node).len()).unwrap_or(u32::MAX)
-        };
-        let (shard_index, shard_count, shard_item) = match self.shard {
-            Some((index, count, item)) => (Some(index), Some(count), item),
-            None => (None, None, String::new()),
-        };
-        TaskRow {
-            id: self.id,
-            job_id: self.job_id,
-            task_config_id: plan.task_config_ids[self.node as usize],
-            node: self.node,
-            kind: self.kind,
-            group_id: self.group_id,
-            shard_index,
-            shard_count,
-            shard_item,
-            state: TaskState::Created,
-            reason: String::new(),
-            skip_cause: None,
-            counters: Counters { attempt: 0, lease: 0, deaths: 0, refusals: 0, tried: 0, not_before: Timestamp(0) },
-            priority: plan.task(self.node).priority.unwrap_or_default(),
-            class: self.class,
-            runner_id: None,
-            slot: None,
-            session_id: None,
-            warned_at: None,
-            attempts_before: 0,
-            gone: true,
-            end_grace: None,
-            exit_code: None,
-            exit_signal: None,
-            output: String::new(),
-            stdout_bytes: 0,
-            stderr_bytes: 0,
-            parents: Parents::waiting(parents),
-            shards_succeeded: 0,
-            shards_ended: 0,
-            created_at: now,
-            queued_at: None,
-            dispatched_at: None,
-            started_at: None,
-            ended_at: None,
-            seq: 1,
-        }
-    }
 }

@@ -88,6 +88,68 @@ pub struct JobRow {
     pub seq: i64,
 }
 
+/// What a job is from its birth on.
+#[derive(Debug, Clone)]
+pub struct Birth {
+    /// Its id.
+    pub id: Uuid,
+    /// Its job config.
+    pub job_config_id: Uuid,
+    /// The version it is made from.
+    pub version: u32,
+    /// The namespace of its config.
+    pub namespace: String,
+    /// The name of its config.
+    pub name: String,
+    /// How many nodes it has.
+    pub tasks_total: u32,
+    /// When it is accepted.
+    pub at: Timestamp,
+}
+
+impl JobRow {
+    /// A job that somebody asked for and that is born, CREATED: without labels and parameters, and none of its tasks is
+    /// written.
+    pub fn born(birth: Birth) -> Self {
+        let Birth { id, job_config_id, version, namespace, name, tasks_total, at } = birth;
+        Self {
+            id,
+            job_config_id,
+            version,
+            namespace,
+            name,
+            labels: BTreeMap::new(),
+            state: JobState::Created,
+            reason: String::new(),
+            params: BTreeMap::new(),
+            created_at: at,
+            started_at: None,
+            ended_at: None,
+            deadline_at: None,
+            warn_at: None,
+            warned_at: None,
+            trigger: Trigger::Manual,
+            schedule: None,
+            fire_time: None,
+            rerun_no: 0,
+            backfill_id: None,
+            parent: None,
+            depth: 0,
+            logical: None,
+            waiting: false,
+            held: false,
+            pin: None,
+            stopping: false,
+            timed_out: false,
+            expanded: 0,
+            tasks_total,
+            tasks_ended: 0,
+            tasks_failed: 0,
+            seq: 0,
+        }
+    }
+}
+
 const COLUMNS: &str = "id, job_config_id, version, namespace, name, labels, state, reason, params, created_at,
     started_at, ended_at, deadline_at, warn_at, warned_at, trigger_kind, cause, schedule, fire_time, rerun_no,
     backfill_id, parent_job_id, parent_task_id, parent_attempt, depth, logical_at, logical_zone, waiting, held, runner,

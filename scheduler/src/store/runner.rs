@@ -113,23 +113,20 @@ pub async fn touch(tx: &Tx, sessions: &[(String, Uuid)]) -> Result<Vec<Uuid>, Er
         "{of_runner}",
         if tx.backend() == DbBackend::Postgres { "FOR NO KEY UPDATE OF runner SKIP LOCKED" } else { "" },
     );
-    let rows = tx.query(of_sessions(sessions).statement(tx.backend(), &text, &[])).await?;
-    rows.iter().map(|row| row.column("session_id")).collect()
+    ask_of(tx, sessions, &text).await
 }
 
 /// Which of these sessions may be given work, those alone whose rows nobody holds: they cannot be replaced before this
 /// transaction ends. A drain that was answered is obeyed here, whoever has heard of it.
 pub async fn counting(tx: &Tx, sessions: &[(String, Uuid)]) -> Result<Vec<Uuid>, Error> {
     let text = format!("WITH {{input}} {OF_SESSIONS} {WORKS} {}", locked(tx.backend()));
-    let rows = tx.query(of_sessions(sessions).statement(tx.backend(), &text, &[])).await?;
-    rows.iter().map(|row| row.column("session_id")).collect()
+    ask_of(tx, sessions, &text).await
 }
 
 /// Which of these sessions still count at this moment.
 pub async fn still_counting(tx: &Tx, sessions: &[(String, Uuid)]) -> Result<Vec<Uuid>, Error> {
     let text = format!("WITH {{input}} {OF_SESSIONS}");
-    let rows = tx.query(of_sessions(sessions).statement(tx.backend(), &text, &[])).await?;
-    rows.iter().map(|row| row.column("session_id")).collect()
+    ask_of(tx, sessions, &text).await
 }
 
 /// The classes of the tasks that are queued, as [`task::queued_classes`] gives them from the first on, and in the same breath
@@ -175,6 +172,12 @@ fn locked(backend: DbBackend) -> &'static str {
         DbBackend::Postgres => "ORDER BY runner.id FOR KEY SHARE OF runner SKIP LOCKED",
         _ => "",
     }
+}
+
+/// Asks a question about sessions that is answered by some of them.
+async fn ask_of(tx: &Tx, sessions: &[(String, Uuid)], text: &str) -> Result<Vec<Uuid>, Error> {
+    let rows = tx.query(of_sessions(sessions).statement(tx.backend(), text, &[])).await?;
+    rows.iter().map(|row| row.column("session_id")).collect()
 }
 
 fn of_sessions(sessions: &[(String, Uuid)]) -> Input<2> {

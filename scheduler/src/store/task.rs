@@ -2,11 +2,15 @@
 //! were seen.
 
 mod queue;
+mod row;
 
 use uuid::Uuid;
 
 pub(super) use self::queue::{CLASSES, RANK, classes};
-pub use self::queue::{lock_queued, next_not_before, queue_nodes, queued_before, queued_classes, queued_of_class};
+pub use self::{
+    queue::{lock_queued, next_not_before, queue_nodes, queued_before, queued_classes, queued_of_class},
+    row::{Birth, TaskRow},
+};
 use super::{
     Error, Tx,
     row::{Row, unreadable},
@@ -14,95 +18,10 @@ use super::{
 };
 use crate::domain::{
     gate::{Parents, SkipCause},
-    heartbeat::TaskRef,
     placement,
     task::{Counters, Kind, TaskState},
     time::Timestamp,
 };
-
-/// A task, as a turn sees it.
-#[derive(Debug, Clone, PartialEq)]
-pub struct TaskRow {
-    /// Its id.
-    pub id: Uuid,
-    /// Its job.
-    pub job_id: Uuid,
-    /// The task config it stands for.
-    pub task_config_id: Uuid,
-    /// The position of that config in its definition.
-    pub node: u32,
-    /// What it stands for.
-    pub kind: Kind,
-    /// The group it is a shard of.
-    pub group_id: Option<Uuid>,
-    /// Its number among the shards.
-    pub shard_index: Option<u32>,
-    /// How many shards there are.
-    pub shard_count: Option<u32>,
-    /// The item it works on.
-    pub shard_item: String,
-    /// Its state.
-    pub state: TaskState,
-    /// Why.
-    pub reason: String,
-    /// Why it was skipped.
-    pub skip_cause: Option<SkipCause>,
-    /// Attempt, lease, deaths, refusals, tries, not-before.
-    pub counters: Counters,
-    /// Higher goes first.
-    pub priority: i32,
-    /// What a runner must have to take it.
-    pub class: String,
-    /// The runner it was last given to.
-    pub runner_id: Option<String>,
-    /// The slot of that runner.
-    pub slot: Option<u32>,
-    /// The session it was given out or adopted in.
-    pub session_id: Option<Uuid>,
-    /// When it was reported that the present attempt takes long.
-    pub warned_at: Option<Timestamp>,
-    /// How many attempts there were before somebody ran it again; they do not count against its retries.
-    pub attempts_before: u32,
-    /// Whether the end of the last attempt's processes is proven; also while there is none.
-    pub gone: bool,
-    /// The grace that a terminate asked for, in microseconds.
-    pub end_grace: Option<i64>,
-    /// The exit code of the last attempt.
-    pub exit_code: Option<i32>,
-    /// The signal that ended it.
-    pub exit_signal: Option<i32>,
-    /// What it wrote to `BATON_OUTPUT`, as JSON.
-    pub output: String,
-    /// Bytes written to standard output.
-    pub stdout_bytes: i64,
-    /// Bytes written to standard error.
-    pub stderr_bytes: i64,
-    /// Its parents, counted.
-    pub parents: Parents,
-    /// Shards that count as a success.
-    pub shards_succeeded: u32,
-    /// Shards that ended.
-    pub shards_ended: u32,
-    /// When the row was made.
-    pub created_at: Timestamp,
-    /// When it was last queued.
-    pub queued_at: Option<Timestamp>,
-    /// When it was last given out.
-    pub dispatched_at: Option<Timestamp>,
-    /// When its last attempt began to run.
-    pub started_at: Option<Timestamp>,
-    /// When it ended.
-    pub ended_at: Option<Timestamp>,
-    /// The job's seq at its last change.
-    pub seq: i64,
-}
-
-impl TaskRow {
-    /// Its present dispatch.
-    pub fn reference(&self) -> TaskRef {
-        TaskRef { task: self.id, attempt: self.counters.attempt, lease: self.counters.lease }
-    }
-}
 
 /// A change to a task, with what was seen of it.
 #[derive(Debug, Clone)]

@@ -116,9 +116,7 @@ async fn the_end_of_a_task_reads_no_more_rows_when_many_others_wait() {
     /// What a busy machine's once-a-second passes may read meanwhile.
     const PASSES: usize = 200;
     for mut scene in Scene::on_each_database().await {
-        let fuse = std::sync::Arc::new(testing::Fuse::default());
-        scene.engine.stop().await;
-        scene.engine = schedules::engine_on(scene.world.with(&fuse));
+        let fuse = scene.overhear().await;
         let mut read = Vec::new();
         for fans_below in [5, 100] {
             scene.apply(fans(fans_below, WIDTH)).await;

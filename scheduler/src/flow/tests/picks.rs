@@ -1,10 +1,7 @@
 //! What begins to wait in a turn and what waits already are given out by one order, and what is given out at once is written
 //! once.
 
-use std::sync::Arc;
-
 use super::*;
-use crate::store::testing::Fuse;
 
 fn of_priority(priority: i32, config: TaskConfig) -> TaskConfig {
     TaskConfig { priority: Some(priority), ..config }
@@ -35,9 +32,7 @@ async fn what_begins_to_wait_goes_before_what_waits_only_where_it_comes_first_by
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_given_out_in_the_turn_in_which_it_begins_to_wait_is_written_once() {
     for mut scene in Scene::on_each_database().await {
-        let fuse = Arc::new(Fuse::default());
-        scene.engine.stop().await;
-        scene.engine = schedules::engine_on(scene.world.with(&fuse));
+        let fuse = scene.overhear().await;
         let shards = Some(Shards { split: Split::Count(2), max_parallel: 1, min_success_percent: 100 });
         let second = TaskConfig { when: "tasks['first'].output.word == 'go'".into(), ..task("second", &["first"]) };
         let fan = TaskConfig { shards, ..task("fan", &["second"]) };

@@ -1,12 +1,7 @@
 //! What a turn asks for is found along indexes, however little the database knows of its tables.
 
-use std::sync::Arc;
-
 use super::*;
-use crate::{
-    domain::definition::{Shards, Split},
-    store::testing::Fuse,
-};
+use crate::domain::definition::{Shards, Split};
 
 /// Tables that grow with what was run and with what is stored, by the day and by the thousand.
 const GROWING: [&str; 4] = ["task", "job", "schedule", "backfill"];
@@ -69,9 +64,7 @@ impl Scene {
 #[tokio::test(flavor = "multi_thread")]
 async fn no_statement_of_a_turn_reads_a_growing_table_from_end_to_end() {
     for mut scene in Scene::on_each_database().await {
-        let fuse = Arc::new(Fuse::default());
-        scene.engine.stop().await;
-        scene.engine = schedules::engine_on(scene.world.with(&fuse));
+        let fuse = scene.overhear().await;
         let fan = TaskConfig {
             shards: Some(Shards { split: Split::Count(3), max_parallel: 2, min_success_percent: 100 }),
             ..task("fan", &["first"])
